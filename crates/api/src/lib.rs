@@ -1,0 +1,2 @@
+//! Management API: request and response types, HTTP server, client.
+#![forbid(unsafe_code)]

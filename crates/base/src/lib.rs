@@ -1,0 +1,2 @@
+//! Ids, prefixes, port ranges, ticks, limits and THE table of reasons.
+#![forbid(unsafe_code)]

@@ -1,0 +1,4 @@
+//! The `carrack` binary.
+#![forbid(unsafe_code)]
+
+fn main() {}

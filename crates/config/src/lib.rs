@@ -1,0 +1,2 @@
+//! Desired state: one TOML file, validation with line numbers, diff, generated reference.
+#![forbid(unsafe_code)]

@@ -1,0 +1,1 @@
+//! Packet memory: an owned, bounded frame with headroom, whoever allocated it.

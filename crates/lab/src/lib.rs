@@ -1,0 +1,2 @@
+//! Demonstration networks in network namespaces.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! The NAT engine, sans-I/O: (packet bytes, now) to verdict.
+#![forbid(unsafe_code)]

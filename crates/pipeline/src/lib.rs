@@ -1,0 +1,2 @@
+//! The stages and the burst; owns one worker's state.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Worker threads, pinning, steering rings, mailboxes; the one place that reads the clock.
+#![forbid(unsafe_code)]

@@ -1,0 +1,1 @@
+//! Bounded index, slabs, port bitmaps, expiry sweep, longest-prefix match, huge-page arena.

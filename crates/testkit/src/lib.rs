@@ -1,0 +1,2 @@
+//! Packet builders, the reference NAT, golden cases, the simulated network.
+#![forbid(unsafe_code)]
