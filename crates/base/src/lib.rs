@@ -1,2 +1,31 @@
 //! Ids, prefixes, port ranges, ticks, limits and THE table of reasons.
+//!
+//! Everything here is plain data that every other crate may name. Nothing here does I/O, reads a clock or allocates
+//! on the packet path.
 #![forbid(unsafe_code)]
+
+pub mod counters;
+mod id;
+mod net;
+mod proto;
+pub mod reason;
+mod time;
+
+pub use id::{IfIndex, InstanceId, PoolId, PortId, VrfId, WorkerId};
+pub use net::{Prefix4, PrefixError, Range4};
+pub use proto::Proto;
+pub use reason::{IcmpReply, REASONS, Reason, ReasonInfo, Severity};
+pub use time::Now;
+
+/// Packets handled together by every stage; metadata arrays are sized by it.
+pub const BURST_PACKETS_MAX: usize = 64;
+/// Most physical ports of one daemon.
+pub const PORTS_MAX: usize = 32;
+/// Most logical interfaces (ports and their VLAN sub-interfaces).
+pub const INTERFACES_MAX: usize = 4096;
+/// Most workers of one daemon.
+pub const WORKERS_MAX: usize = 64;
+/// Most NAT instances of one daemon.
+pub const INSTANCES_MAX: usize = 256;
+/// Most routing instances (VRFs) of one daemon.
+pub const VRFS_MAX: usize = 1024;

@@ -1,0 +1,244 @@
+//! THE table of reasons: why a packet was dropped. The enum, CLI text, metric name, ICMP policy and
+//! `docs/counters.md` all come from it.
+
+/// How much a drop should worry an operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Expected on a healthy network.
+    Info,
+    /// Somebody's traffic is hurt or somebody misbehaves; worth a graph.
+    Warning,
+    /// A resource of the router ran out or a fault: worth a call at night.
+    Error,
+}
+
+impl Severity {
+    /// The word for CLI and API.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// Which ICMP error the sender gets, always subject to the policy of RFC 1812 §4.3.2 and to rate limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IcmpReply {
+    /// None.
+    Silent,
+    /// Time Exceeded in transit (11/0).
+    TimeExceeded,
+    /// Destination Unreachable, network (3/0).
+    NetUnreachable,
+    /// Destination Unreachable, host (3/1).
+    HostUnreachable,
+    /// Destination Unreachable, port (3/3).
+    PortUnreachable,
+    /// Destination Unreachable, fragmentation needed (3/4) with the next hop's MTU.
+    FragmentationNeeded,
+    /// Source Route Failed (3/5).
+    SourceRouteFailed,
+    /// Communication administratively prohibited (3/13).
+    AdminProhibited,
+    /// The NAT instance's configured code for lack of resources (3/1, 3/13 or none; RFC 6888 REQ-11, RFC 5508 REQ-8).
+    NatExhausted,
+}
+
+impl IcmpReply {
+    /// The text for documentation.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Silent => "none",
+            Self::TimeExceeded => "11/0 time exceeded",
+            Self::NetUnreachable => "3/0 network unreachable",
+            Self::HostUnreachable => "3/1 host unreachable",
+            Self::PortUnreachable => "3/3 port unreachable",
+            Self::FragmentationNeeded => "3/4 fragmentation needed",
+            Self::SourceRouteFailed => "3/5 source route failed",
+            Self::AdminProhibited => "3/13 administratively prohibited",
+            Self::NatExhausted => "as `exhausted_icmp` of the NAT instance says",
+        }
+    }
+}
+
+/// One row of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct ReasonInfo {
+    /// The reason.
+    pub reason: Reason,
+    /// Its name in CLI, API, metrics and captures.
+    pub name: &'static str,
+    /// How much it should worry.
+    pub severity: Severity,
+    /// What one count is.
+    pub unit: &'static str,
+    /// Which ICMP error answers it.
+    pub icmp: IcmpReply,
+    /// One sentence for people.
+    pub description: &'static str,
+}
+
+macro_rules! reasons {
+    ($($variant:ident, $name:literal, $severity:ident, $icmp:ident, $text:literal;)*) => {
+        /// Why a packet was dropped.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum Reason {
+            $(#[doc = $text] $variant,)*
+        }
+
+        /// The table, in the order of the enum.
+        pub const REASONS: &[ReasonInfo] = &[
+            $(ReasonInfo {
+                reason: Reason::$variant,
+                name: $name,
+                severity: Severity::$severity,
+                unit: "packets",
+                icmp: IcmpReply::$icmp,
+                description: $text,
+            },)*
+        ];
+
+        /// Number of reasons.
+        pub const REASON_COUNT: usize = [$($name,)*].len();
+    };
+}
+
+reasons! {
+    // Layer 2
+    L2Truncated, "l2-truncated", Warning, Silent, "The frame ends inside its Ethernet or VLAN header.";
+    L2UnknownVlan, "l2-unknown-vlan", Info, Silent, "No sub-interface has the frame's VLAN tags.";
+    L2NotForUs, "l2-not-for-us", Info, Silent, "The destination MAC address is another station's.";
+    L2UnknownEthertype, "l2-unknown-ethertype", Info, Silent, "The frame carries neither IPv4 nor ARP.";
+    L2SourceInvalid, "l2-source-invalid", Warning, Silent, "The source MAC address is a group address or our own.";
+    InterfaceDown, "interface-down", Info, Silent, "The interface is administratively down.";
+    FrameOversized, "frame-oversized", Warning, Silent, "The frame came in several segments that do not fit one buffer; switch off LRO/GRO on the sender.";
+    // ARP
+    ArpMalformed, "arp-malformed", Warning, Silent, "The ARP packet is truncated or not for Ethernet and IPv4.";
+    // IPv4
+    Ipv4Truncated, "ipv4-truncated", Warning, Silent, "The frame ends inside its IPv4 header.";
+    Ipv4BadVersion, "ipv4-bad-version", Warning, Silent, "The EtherType says IPv4 but the version field does not.";
+    Ipv4BadHeaderLength, "ipv4-bad-header-length", Warning, Silent, "The IPv4 header length is below 20 bytes or beyond the packet.";
+    Ipv4BadTotalLength, "ipv4-bad-total-length", Warning, Silent, "The IPv4 total length is below the header or beyond the frame.";
+    Ipv4BadChecksum, "ipv4-bad-checksum", Warning, Silent, "The IPv4 header checksum is wrong.";
+    Ipv4SourceInvalid, "ipv4-source-invalid", Warning, Silent, "The source address is multicast, broadcast, loopback, unspecified or the router's own.";
+    Ipv4DestinationInvalid, "ipv4-destination-invalid", Info, Silent, "The destination address is unspecified, loopback, reserved, or a broadcast that is not forwarded.";
+    Ipv4Multicast, "ipv4-multicast", Info, Silent, "Multicast is not forwarded by this router.";
+    Ipv4SourceRoute, "ipv4-source-route", Warning, SourceRouteFailed, "The packet asks for a source route, which is not honoured (RFC 7126 §4.3).";
+    Ipv4TtlExpired, "ipv4-ttl-expired", Info, TimeExceeded, "The time to live ran out here.";
+    Ipv4FragmentInvalid, "ipv4-fragment-invalid", Warning, Silent, "The fragment is impossible: not a multiple of 8, beyond 65 535 bytes, or too short to hold its ports (RFC 1858).";
+    // Transport
+    TcpMalformed, "tcp-malformed", Warning, Silent, "The TCP header is truncated or its length field is impossible.";
+    TcpFlagsInvalid, "tcp-flags-invalid", Warning, Silent, "The TCP flags make no sense together (none at all, SYN with FIN, SYN with RST).";
+    UdpMalformed, "udp-malformed", Warning, Silent, "The UDP header is truncated or its length is impossible.";
+    IcmpMalformed, "icmp-malformed", Warning, Silent, "The ICMP message is truncated.";
+    IcmpBadChecksum, "icmp-bad-checksum", Warning, Silent, "The ICMP checksum is wrong (RFC 5508 REQ-3a).";
+    IcmpEmbeddedInvalid, "icmp-embedded-invalid", Warning, Silent, "The packet inside the ICMP error is truncated or its IP checksum is wrong (RFC 5508 REQ-3b).";
+    IcmpTypeUnsupported, "icmp-type-unsupported", Info, Silent, "ICMP of this type does not pass a NAT (RFC 5508 REQ-11).";
+    // Routing
+    NoRoute, "no-route", Info, NetUnreachable, "No route to the destination.";
+    RouteBlackhole, "route-blackhole", Info, Silent, "The route says to discard.";
+    RouteProhibit, "route-prohibit", Info, AdminProhibited, "The route says that this destination is prohibited.";
+    NeighbourUnresolved, "neighbour-unresolved", Info, HostUnreachable, "The next hop did not answer ARP in time.";
+    NeighbourQueueFull, "neighbour-queue-full", Warning, Silent, "Too many packets wait for a neighbour to answer ARP.";
+    FragmentationNeeded, "fragmentation-needed", Info, FragmentationNeeded, "The packet is larger than the next hop's MTU and must not be fragmented.";
+    UrpfFailed, "urpf-failed", Warning, Silent, "The source address does not belong to the interface it came from.";
+    NotForwarding, "not-forwarding", Info, AdminProhibited, "Neither NAT nor routing policy lets this interface pair forward.";
+    // NAT: no state, or state says no
+    NatNoMapping, "nat-no-mapping", Info, Silent, "Nothing inside is mapped to that outside address and port.";
+    NatFiltered, "nat-filtered", Info, Silent, "A mapping exists but its filter does not admit this sender (RFC 4787 REQ-8).";
+    NatTcpUnsolicitedSyn, "nat-tcp-unsolicited-syn", Info, PortUnreachable, "A TCP SYN from outside matched nothing for 6 s (RFC 5382 REQ-4).";
+    NatTcpSynSuperseded, "nat-tcp-syn-superseded", Info, Silent, "A held TCP SYN from outside met a matching SYN from inside and was absorbed (RFC 5382 REQ-4).";
+    NatTcpNoSession, "nat-tcp-no-session", Info, Silent, "A TCP segment without SYN belongs to no session and may not open one.";
+    NatIcmpNoSession, "nat-icmp-no-session", Info, Silent, "The packet inside an ICMP error belongs to no session (RFC 5508 REQ-4).";
+    NatNoInstance, "nat-no-instance", Info, Silent, "The packet is for a pool address but no NAT instance of this routing instance serves it.";
+    NatSubscriberDenied, "nat-subscriber-denied", Info, AdminProhibited, "The inside address is in no range that the NAT instance serves.";
+    NatHairpinDenied, "nat-hairpin-denied", Info, AdminProhibited, "Hairpinning is switched off in the NAT instance.";
+    NatProtocolUnsupported, "nat-protocol-unsupported", Info, Silent, "A protocol without ports needs a one-to-one mapping, and this subscriber has none.";
+    // NAT: resources
+    NatPoolExhausted, "nat-pool-exhausted", Error, NatExhausted, "No address of the pool has a port (or block) left.";
+    NatPortsExhausted, "nat-ports-exhausted", Error, NatExhausted, "The subscriber's paired address has no port of that kind left.";
+    NatBlockLimit, "nat-block-limit", Warning, NatExhausted, "The subscriber holds as many port blocks as it may and all are full.";
+    NatPortLimit, "nat-port-limit", Warning, NatExhausted, "The subscriber uses as many ports as it may (RFC 6888 REQ-4).";
+    NatSessionLimit, "nat-session-limit", Warning, NatExhausted, "The subscriber has as many sessions as it may (RFC 6888 REQ-5).";
+    NatMappingSessionLimit, "nat-mapping-session-limit", Warning, NatExhausted, "The mapping has as many sessions as it may (RFC 6888 REQ-5).";
+    NatRateLimit, "nat-rate-limit", Warning, NatExhausted, "The subscriber makes mappings faster than it may (RFC 6888 REQ-4b).";
+    NatSessionTableFull, "nat-session-table-full", Error, NatExhausted, "The session table is full.";
+    NatMappingTableFull, "nat-mapping-table-full", Error, NatExhausted, "The mapping table is full.";
+    NatSubscriberTableFull, "nat-subscriber-table-full", Error, NatExhausted, "The subscriber table is full.";
+    NatIndexFull, "nat-index-full", Error, NatExhausted, "The lookup index found no slot within its bounded search.";
+    NatSynTableFull, "nat-syn-table-full", Warning, Silent, "Too many unsolicited TCP SYNs from outside are held at once.";
+    // Fragments
+    FragmentTableFull, "fragment-table-full", Warning, Silent, "Too many fragmented packets are in flight.";
+    FragmentQueueFull, "fragment-queue-full", Warning, Silent, "Too many fragments wait for their first fragment.";
+    FragmentTimeout, "fragment-timeout", Info, Silent, "The first fragment did not arrive in time.";
+    FragmentOverlap, "fragment-overlap", Warning, Silent, "A second first-fragment with other ports overlaps one already seen (RFC 1858).";
+    // Control plane
+    PuntPolicedArp, "punt-policed-arp", Warning, Silent, "ARP came faster than its policer lets it up.";
+    PuntPolicedIcmp, "punt-policed-icmp", Warning, Silent, "ICMP to the router came faster than its policer lets it up.";
+    PuntPolicedOther, "punt-policed-other", Warning, Silent, "Other traffic to the router came faster than its policer lets it up.";
+    PuntQueueFull, "punt-queue-full", Error, Silent, "The control plane is behind: its ring is full.";
+    LocalNoService, "local-no-service", Info, PortUnreachable, "The router itself has no service at that address, protocol and port.";
+    // Plumbing
+    HandoverQueueFull, "handover-queue-full", Error, Silent, "The owning worker's ring is full.";
+    TxQueueFull, "tx-queue-full", Error, Silent, "The port did not take the packet: its transmit ring is full.";
+    TxPortMissing, "tx-port-missing", Error, Silent, "The outgoing port is gone since the packet was routed.";
+    FrameHeadroom, "frame-headroom", Error, Silent, "No headroom left to put the outgoing header.";
+    FramePoolEmpty, "frame-pool-empty", Error, Silent, "No packet buffer was free.";
+    SnapshotStale, "snapshot-stale", Info, Silent, "A held packet's interface or instance went away in a reload.";
+}
+
+impl Reason {
+    /// The row of the table.
+    #[inline]
+    #[must_use]
+    pub const fn info(self) -> &'static ReasonInfo {
+        &REASONS[self as usize]
+    }
+
+    /// The name in CLI, API, metrics and captures.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.info().name
+    }
+
+    /// The reason of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        REASONS.iter().find(|row| row.name == name).map(|row| row.reason)
+    }
+
+    /// The reason at that index of the table.
+    #[must_use]
+    pub fn from_index(index: usize) -> Option<Self> {
+        REASONS.get(index).map(|row| row.reason)
+    }
+}
+
+impl core::fmt::Display for Reason {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_a_unique_kebab_name_and_a_sentence() {
+        let mut names = std::collections::BTreeSet::new();
+        for (i, row) in REASONS.iter().enumerate() {
+            assert_eq!(row.reason as usize, i);
+            assert!(names.insert(row.name), "{} twice", row.name);
+            assert!(row.name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'));
+            assert!(row.description.ends_with('.'), "{}", row.name);
+            assert_eq!(Reason::from_name(row.name), Some(row.reason));
+        }
+        assert_eq!(REASONS.len(), REASON_COUNT);
+    }
+}
