@@ -1,0 +1,114 @@
+use super::*;
+use proptest::prelude::*;
+
+/// The obvious reference: one 16-bit word at a time.
+fn reference_sum(bytes: &[u8]) -> u16 {
+    let mut total = 0u64;
+    for pair in bytes.chunks(2) {
+        total += u64::from(u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)]));
+    }
+    while total > 0xffff {
+        total = (total & 0xffff) + (total >> 16);
+    }
+    total as u16
+}
+
+/// Values at which ones-complement arithmetic has its two zeros, and their neighbours.
+const CORNERS: [u16; 9] = [0, 1, 0x00ff, 0x5555, 0x7fff, 0x8000, 0xff00, 0xfffe, 0xffff];
+
+#[test]
+fn rfc_1624_example_yields_plus_zero() {
+    assert_eq!(Delta::of_u16(0x5555, 0x3285).apply(0xdd2f), 0x0000);
+}
+
+#[test]
+fn incremental_update_equals_recomputation_at_every_corner() {
+    for rest in CORNERS {
+        for old in CORNERS {
+            for new in CORNERS {
+                // A header has at least one field that is not zero: RFC 1624 §3 relies on it.
+                let fixed = Sum::ZERO.with_u16(rest).with_u16(0x4500);
+                let before = fixed.with_u16(old).checksum();
+                let after = fixed.with_u16(new).checksum();
+                assert_eq!(Delta::of_u16(old, new).apply(before), after, "{rest:x} {old:x}->{new:x}");
+                let udp_before = fixed.with_u16(old).udp_checksum();
+                let udp_after = fixed.with_u16(new).udp_checksum();
+                assert_eq!(Delta::of_u16(old, new).apply_udp(udp_before), udp_after);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_16_bit_value_to_and_from_the_corners_is_exact() {
+    for corner in CORNERS {
+        for value in 0..=u16::MAX {
+            let fixed = Sum::ZERO.with_u16(0x4011);
+            let a = fixed.with_u16(corner).checksum();
+            let b = fixed.with_u16(value).checksum();
+            assert_eq!(Delta::of_u16(corner, value).apply(a), b);
+            assert_eq!(Delta::of_u16(value, corner).apply(b), a);
+            assert_eq!(Delta::of_u16(corner, value).negated().apply(b), a);
+        }
+    }
+}
+
+#[test]
+fn absent_udp_checksum_stays_absent_and_a_present_one_never_becomes_absent() {
+    for delta in 0..=u16::MAX {
+        assert_eq!(Delta::from_bits(delta).apply_udp(0), 0);
+        for present in [1, 0x7fff, 0xfffe, 0xffff, !delta, delta | 1] {
+            if present != 0 {
+                assert_ne!(Delta::from_bits(delta).apply_udp(present), 0);
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn fast_sum_equals_the_obvious_one(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        prop_assert_eq!(sum(&bytes), reference_sum(&bytes));
+    }
+
+    #[test]
+    fn sum_of_extreme_bytes_does_not_lose_a_carry(
+        bytes in proptest::collection::vec(prop_oneof![Just(0u8), Just(0xffu8)], 0..200)
+    ) {
+        prop_assert_eq!(sum(&bytes), reference_sum(&bytes));
+    }
+
+    #[test]
+    fn changed_address_and_port_are_exact_and_reversible(
+        old in any::<u32>(), new in any::<u32>(), port in any::<u16>(), new_port in any::<u16>(),
+        rest in 1u16..=0xffff,
+    ) {
+        let fixed = Sum::ZERO.with_u16(rest);
+        let before = fixed.with_u32(old).with_u16(port).checksum();
+        let after = fixed.with_u32(new).with_u16(new_port).checksum();
+        let delta = Delta::of_u32(old, new).plus(Delta::of_u16(port, new_port));
+        prop_assert_eq!(delta.apply(before), after);
+        prop_assert_eq!(delta.negated().apply(after), before);
+        prop_assert_eq!(Delta::from_bits(delta.to_bits()), delta);
+    }
+
+    #[test]
+    fn field_at_an_odd_offset_is_exact(mut bytes in proptest::collection::vec(any::<u8>(), 9..40), new in any::<u16>()) {
+        bytes[0] |= 1;
+        let before = checksum(&bytes);
+        let old = u16::from_be_bytes([bytes[3], bytes[4]]);
+        bytes[3..5].copy_from_slice(&new.to_be_bytes());
+        prop_assert_eq!(Delta::of_u16_at_odd_offset(old, new).apply(before), checksum(&bytes));
+    }
+
+    #[test]
+    fn checksummed_bytes_verify(mut bytes in proptest::collection::vec(any::<u8>(), 4..64), flip in any::<u8>()) {
+        bytes[2..4].fill(0);
+        let value = checksum(&bytes);
+        bytes[2..4].copy_from_slice(&value.to_be_bytes());
+        prop_assert!(verify(&bytes) || bytes.iter().all(|b| *b == 0));
+        let at = flip as usize % bytes.len();
+        bytes[at] ^= 0x10;
+        prop_assert!(!verify(&bytes));
+    }
+}
