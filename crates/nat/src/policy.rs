@@ -1,0 +1,259 @@
+//! What a NAT instance is told to do: the compiled, validated form of the config's `[[nat.instance]]` tables.
+//!
+//! Everything here is immutable once built and shared by all workers. The config crate guarantees what each field's
+//! comment demands; the engine relies on it.
+
+use carrack_base::{InstanceId, PoolId, Prefix4, Proto, Range4, VrfId};
+
+/// All NAT configuration of one snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NatPolicy {
+    /// Instances; the index is the [`InstanceId`].
+    pub instances: Vec<Instance>,
+}
+
+/// How an inside endpoint gets its outside endpoint (RFC 4787 §4.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mapping {
+    /// One outside endpoint for all destinations.
+    #[default]
+    EndpointIndependent,
+    /// A new outside endpoint for each remote address and port.
+    AddressAndPortDependent,
+}
+
+/// Who may send to a mapping from outside (RFC 4787 §5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Filtering {
+    /// Anybody.
+    #[default]
+    EndpointIndependent,
+    /// Addresses the inside endpoint has sent to.
+    AddressDependent,
+    /// Endpoints the inside endpoint has sent to.
+    AddressAndPortDependent,
+}
+
+/// How a subscriber's outside addresses are chosen (RFC 4787 REQ-2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Pooling {
+    /// One outside address for all sessions of a subscriber, all protocols (RFC 6888 REQ-2).
+    #[default]
+    Paired,
+    /// Any address that has a port.
+    Arbitrary,
+}
+
+/// How outside ports are given to subscribers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Assignment {
+    /// A subscriber holds whole blocks of ports; one log line a block. `size` is a power of two from 8 to 32 768,
+    /// `per_subscriber_max` 1 to 16. A block idle (no port used) for `idle_release_s` returns to the pool; 0 keeps it
+    /// until the subscriber has no session left.
+    Blocks {
+        /// Ports in a block.
+        size: u16,
+        /// Most blocks a subscriber holds at once.
+        per_subscriber_max: u8,
+        /// Seconds an empty block stays with its subscriber.
+        idle_release_s: u32,
+    },
+    /// Any free port of the address.
+    Arbitrary,
+    /// RFC 7422: the outside address and port range are a function of the inside address.
+    Deterministic {
+        /// Ports of each subscriber.
+        ports_per_subscriber: u16,
+    },
+}
+
+/// A set of outside addresses with one range of ports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pool {
+    /// Unique over all instances, stable over reloads by `name`.
+    pub id: PoolId,
+    /// As in config; identifies the pool over reloads.
+    pub name: String,
+    /// Address ranges, disjoint from every other pool and static rule of the same outside VRF, at most 65 536 addresses.
+    pub ranges: Vec<Range4>,
+    /// First port used for dynamic mappings, at least 1.
+    pub port_first: u16,
+    /// Last port used for dynamic mappings.
+    pub port_last: u16,
+}
+
+/// Per-subscriber limits; 0 means unlimited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Limits {
+    /// Sessions of a subscriber (RFC 6888 REQ-5).
+    pub sessions_max: u32,
+    /// Outside ports of a subscriber, all protocols together (RFC 6888 REQ-4).
+    pub ports_max: u32,
+    /// Outside ports of a subscriber by protocol: TCP, UDP, ICMP.
+    pub ports_by_proto_max: [u32; 3],
+    /// Mappings a subscriber may create a second (RFC 6888 REQ-4b).
+    pub creations_per_s: u32,
+    /// Mappings it may create in one go; at least 1 when `creations_per_s` is set.
+    pub creations_burst: u32,
+    /// Sessions of one mapping (RFC 6888 REQ-5).
+    pub sessions_per_mapping_max: u32,
+}
+
+/// Idle times in seconds, each 1 to 30 000.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Timeouts {
+    /// UDP (RFC 4787 REQ-5: default 300).
+    pub udp_s: u32,
+    /// UDP to particular remote ports below 1024 (RFC 4787 REQ-5a): (port, seconds).
+    pub udp_port_s: Vec<(u16, u32)>,
+    /// TCP with data able to flow (RFC 5382 REQ-5: default 7 440).
+    pub tcp_established_s: u32,
+    /// TCP that has not finished its handshake (RFC 7857 §2.1: default 240).
+    pub tcp_opening_s: u32,
+    /// TCP after a FIN (RFC 7857 §2.1: default 240).
+    pub tcp_closing_s: u32,
+    /// TCP after a RST (RFC 7857 §2.2: default 240).
+    pub tcp_reset_s: u32,
+    /// How long an unsolicited SYN from outside is held (RFC 5382 REQ-4: 6).
+    pub tcp_unsolicited_syn_s: u32,
+    /// ICMP queries (RFC 5508 REQ-2: default 60).
+    pub icmp_s: u32,
+    /// Other protocols under one-to-one mappings.
+    pub other_s: u32,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            udp_s: 300,
+            udp_port_s: Vec::new(),
+            tcp_established_s: 7_440,
+            tcp_opening_s: 240,
+            tcp_closing_s: 240,
+            tcp_reset_s: 240,
+            tcp_unsolicited_syn_s: 6,
+            icmp_s: 60,
+            other_s: 300,
+        }
+    }
+}
+
+/// What a sender is told when a mapping cannot be made (RFC 6888 REQ-11 says 3/1, RFC 5508 REQ-8 says 3/13).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ExhaustedIcmp {
+    /// Nothing.
+    Silent,
+    /// Host unreachable, 3/1.
+    #[default]
+    HostUnreachable,
+    /// Communication administratively prohibited, 3/13.
+    AdminProhibited,
+}
+
+/// A mapping that config makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StaticRule {
+    /// Whole addresses, one to one and in order, all protocols: `inside.count() == outside.count()`.
+    OneToOne {
+        /// Inside addresses.
+        inside: Range4,
+        /// Outside addresses.
+        outside: Range4,
+    },
+    /// Ports of an outside address forwarded to an inside endpoint. May use a pool's address: the ports are then taken
+    /// out of the pool.
+    Forward {
+        /// TCP, UDP or ICMP.
+        proto: Proto,
+        /// Outside address, host byte order.
+        outside: u32,
+        /// First outside port.
+        outside_port: u16,
+        /// Number of ports, at least 1.
+        count: u16,
+        /// Inside address, host byte order.
+        inside: u32,
+        /// First inside port.
+        inside_port: u16,
+    },
+}
+
+/// One NAT instance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instance {
+    /// Index in [`NatPolicy::instances`].
+    pub id: InstanceId,
+    /// As in config; identifies the instance over reloads.
+    pub name: String,
+    /// Where its subscribers are. No two instances share inside VRF and an inside prefix.
+    pub inside_vrf: VrfId,
+    /// Where its pool is.
+    pub outside_vrf: VrfId,
+    /// Subscribers served; sources outside are refused (`nat-subscriber-denied`). Sorted, disjoint, never empty
+    /// (`0.0.0.0/0` when config leaves it out).
+    pub subscribers: Vec<Prefix4>,
+    /// Destinations that pass untranslated (RFC 6888 REQ-6).
+    pub exempt: Vec<Prefix4>,
+    /// Pools, in order of use.
+    pub pools: Vec<Pool>,
+    /// How ports are given out.
+    pub assignment: Assignment,
+    /// Paired or arbitrary.
+    pub pooling: Pooling,
+    /// Mapping behaviour by protocol: TCP, UDP, ICMP.
+    pub mapping: [Mapping; 3],
+    /// Filtering behaviour by protocol: TCP, UDP, ICMP.
+    pub filtering: [Filtering; 3],
+    /// Give an even port to an even port (RFC 4787 REQ-4), UDP.
+    pub parity: bool,
+    /// Give port + 1 to port + 1 when its even neighbour is mapped (RTP and RTCP), UDP.
+    pub contiguity: bool,
+    /// May a subscriber reach another's outside endpoint (RFC 4787 REQ-9)?
+    pub hairpinning: bool,
+    /// Does a packet from outside keep a session alive (RFC 4787 REQ-6)? By protocol: TCP, UDP, ICMP.
+    pub inbound_refresh: [bool; 3],
+    /// May a TCP segment without SYN open a session (after a restart, for asymmetric paths)?
+    pub tcp_loose: bool,
+    /// Seconds until a released port or block may go to another subscriber (RFC 6888 REQ-8).
+    pub port_hold_s: u32,
+    /// Per-subscriber limits.
+    pub limits: Limits,
+    /// Idle times.
+    pub timeouts: Timeouts,
+    /// What a sender is told when resources are exhausted.
+    pub exhausted_icmp: ExhaustedIcmp,
+    /// Pool use in percent at which a threshold event is raised; 0 for none.
+    pub pool_threshold_percent: u8,
+    /// Static mappings.
+    pub statics: Vec<StaticRule>,
+}
+
+/// Table sizes of one worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capacity {
+    /// Sessions.
+    pub sessions: u32,
+    /// Mappings.
+    pub mappings: u32,
+    /// Subscribers.
+    pub subscribers: u32,
+    /// Fragmented packets in flight.
+    pub fragments: u32,
+    /// Fragments held for their first fragment, all together.
+    pub held_fragments: u32,
+    /// Unsolicited SYNs held.
+    pub held_syns: u32,
+}
+
+impl Default for Capacity {
+    fn default() -> Self {
+        Self {
+            sessions: 1 << 20,
+            mappings: 1 << 20,
+            subscribers: 1 << 16,
+            fragments: 8_192,
+            held_fragments: 1_024,
+            held_syns: 4_096,
+        }
+    }
+}

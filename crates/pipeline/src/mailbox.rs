@@ -1,0 +1,278 @@
+//! What crosses between a worker and the control plane: bounded single-producer single-consumer rings of fixed slots.
+
+use std::sync::Arc;
+
+use carrack_base::{IfIndex, Prefix4, Proto, Reason};
+use carrack_nat::row::{
+    Filter, MappingRow, MemoryRow, NatEvent, PoolRow, SessionKey, SessionRow, SubscriberRow,
+};
+use carrack_wire::ethernet::MacAddr;
+
+use crate::snapshot::Snapshot;
+
+/// Bytes of packet a [`PacketSlot`] carries; longer packets are cut.
+pub const SLOT_BYTES: usize = 1_536;
+/// Bytes of packet a [`CaptureSlot`] carries.
+pub const CAPTURE_BYTES: usize = 512;
+
+/// A whole packet (with its Ethernet header) between worker and control plane.
+#[derive(Clone)]
+pub struct PacketSlot {
+    /// Interface it came from or shall leave by.
+    pub interface: IfIndex,
+    /// Valid bytes.
+    pub len: u16,
+    /// The packet.
+    pub bytes: [u8; SLOT_BYTES],
+}
+
+impl PacketSlot {
+    /// A slot with the first `SLOT_BYTES` of `packet`.
+    #[must_use]
+    pub fn new(interface: IfIndex, packet: &[u8]) -> Self {
+        let mut bytes = [0; SLOT_BYTES];
+        let len = packet.len().min(SLOT_BYTES);
+        bytes[..len].copy_from_slice(&packet[..len]);
+        Self { interface, len: len as u16, bytes }
+    }
+
+    /// The packet.
+    #[must_use]
+    pub fn packet(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len).min(SLOT_BYTES)]
+    }
+}
+
+/// Which rows a dump walks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Table {
+    /// NAT sessions.
+    Sessions,
+    /// NAT mappings.
+    Mappings,
+    /// NAT subscribers.
+    Subscribers,
+    /// NAT pool addresses.
+    Pools,
+    /// NAT memory.
+    Memory,
+}
+
+/// One row of a dump.
+#[derive(Debug, Clone)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "rows are copied into a preallocated ring, never boxed on the worker"
+)]
+pub enum Row {
+    /// A session.
+    Session(SessionRow),
+    /// A mapping.
+    Mapping(MappingRow),
+    /// A subscriber.
+    Subscriber(SubscriberRow),
+    /// A pool address.
+    Pool(PoolRow),
+    /// A table's memory.
+    Memory(MemoryRow),
+}
+
+/// A walk over one table that runs a few lines at a time between bursts. Ends when the worker drops `rows`
+/// (the consumer then reads `is_abandoned`) or when the consumer drops its end.
+pub struct Dump {
+    /// What to walk.
+    pub table: Table,
+    /// Which rows.
+    pub filter: Filter,
+    /// Delete matching sessions (only `Table::Sessions`) instead of only showing them; deleted rows are still sent.
+    pub delete: bool,
+    /// Stop after so many matching rows; 0 for all.
+    pub rows_max: u64,
+    /// Where rows go; a full ring pauses the walk.
+    pub rows: rtrb::Producer<Row>,
+}
+
+/// Which packets a trace or capture takes; `None` matches all. Addresses and ports match either direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PacketFilter {
+    /// Interface it came in by.
+    pub interface: Option<IfIndex>,
+    /// Either address.
+    pub address: Option<Prefix4>,
+    /// Protocol.
+    pub proto: Option<Proto>,
+    /// Either port.
+    pub port: Option<u16>,
+    /// Only packets that end in a drop, and only this one when `Some(Some(_))` (capture only).
+    pub dropped: Option<Option<Reason>>,
+}
+
+/// Where a packet was captured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CapturePoint {
+    /// As it came in.
+    Rx,
+    /// As it left.
+    Tx,
+    /// As it was when it was dropped.
+    Drop(Reason),
+}
+
+/// A captured packet.
+#[derive(Clone)]
+pub struct CaptureSlot {
+    /// Monotonic time, nanoseconds.
+    pub at_ns: u64,
+    /// Interface (incoming for `Rx` and `Drop`, outgoing for `Tx`).
+    pub interface: IfIndex,
+    /// Where.
+    pub point: CapturePoint,
+    /// Length on the wire.
+    pub len: u16,
+    /// Valid bytes of `bytes`.
+    pub captured: u16,
+    /// The first bytes.
+    pub bytes: [u8; CAPTURE_BYTES],
+}
+
+/// Take packets until `packets_max` or until the consumer goes away.
+pub struct Capture {
+    /// Which.
+    pub filter: PacketFilter,
+    /// Take packets as they come in.
+    pub rx: bool,
+    /// Take packets as they leave.
+    pub tx: bool,
+    /// Take packets as they are dropped.
+    pub drops: bool,
+    /// Stop after so many.
+    pub packets_max: u64,
+    /// Where they go; a full ring loses the packet's copy and counts it.
+    pub slots: rtrb::Producer<CaptureSlot>,
+}
+
+/// One thing that happened to a traced packet.
+#[derive(Clone)]
+pub struct TraceStep {
+    /// Which of the traced packets, from 1.
+    pub packet: u32,
+    /// Monotonic time, nanoseconds.
+    pub at_ns: u64,
+    /// Name of the stage.
+    pub stage: &'static str,
+    /// Interface known at that point.
+    pub interface: IfIndex,
+    /// What it decided.
+    pub outcome: TraceOutcome,
+    /// Length of the packet after the stage.
+    pub len: u16,
+    /// Its first bytes after the stage.
+    pub bytes: [u8; 64],
+}
+
+/// What a stage decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TraceOutcome {
+    /// Goes on to the next stage.
+    Next,
+    /// NAT session found.
+    SessionHit(u32),
+    /// NAT session made.
+    SessionCreated(u32),
+    /// Passed untranslated.
+    Exempt,
+    /// Translated for a hairpin, goes through the NAT again.
+    Hairpin,
+    /// Waits.
+    Held,
+    /// Left by an interface.
+    Sent(IfIndex),
+    /// Went up.
+    Punted,
+    /// Did its work here.
+    Consumed,
+    /// Went to another worker.
+    HandedOver(u8),
+    /// Dropped.
+    Dropped(Reason),
+}
+
+/// Trace the next packets.
+pub struct Trace {
+    /// Which.
+    pub filter: PacketFilter,
+    /// How many packets.
+    pub packets_max: u32,
+    /// Where steps go.
+    pub steps: rtrb::Producer<TraceStep>,
+}
+
+/// From the control plane to a worker.
+#[allow(clippy::large_enum_variant, reason = "moved through a preallocated ring")]
+pub enum Command {
+    /// Forward by this from the next burst on.
+    Reconfigure(Arc<Snapshot>),
+    /// A neighbour is known.
+    SetNeighbour {
+        /// On this interface.
+        interface: IfIndex,
+        /// Address, host byte order.
+        ip: u32,
+        /// Its MAC address.
+        mac: MacAddr,
+    },
+    /// A neighbour is gone or did not answer; packets waiting for it are dropped.
+    DropNeighbour {
+        /// On this interface.
+        interface: IfIndex,
+        /// Address, host byte order.
+        ip: u32,
+    },
+    /// Walk a table.
+    Dump(Dump),
+    /// Delete exactly these sessions; answered by [`Event::Deleted`].
+    Delete {
+        /// Echoed in the answer.
+        request: u64,
+        /// Which.
+        keys: Vec<SessionKey>,
+    },
+    /// Capture packets.
+    Capture(Capture),
+    /// Trace packets.
+    Trace(Trace),
+}
+
+/// From a worker to the control plane.
+pub enum Event {
+    /// Somebody must ask who has this address.
+    Resolve {
+        /// On this interface.
+        interface: IfIndex,
+        /// Address, host byte order.
+        ip: u32,
+    },
+    /// NAT.
+    Nat {
+        /// Monotonic time, nanoseconds.
+        at_ns: u64,
+        /// What.
+        event: NatEvent,
+    },
+    /// Answer to [`Command::Delete`].
+    Deleted {
+        /// The request.
+        request: u64,
+        /// How many existed and are gone.
+        count: u64,
+    },
+    /// The worker now forwards by this generation.
+    Reconfigured {
+        /// Snapshot generation.
+        generation: u64,
+        /// Sessions that the change ended.
+        sessions_ended: u64,
+    },
+    /// The old snapshot, to be freed away from the packet path.
+    Retired(Arc<Snapshot>),
+}

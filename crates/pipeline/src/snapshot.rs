@@ -1,0 +1,173 @@
+//! The immutable picture of configuration that workers forward by. Built by the control plane, swapped whole.
+
+use std::sync::Arc;
+
+use carrack_base::{IfIndex, PortId, Prefix4, VrfId};
+use carrack_nat::policy::{Capacity, NatPolicy};
+use carrack_wire::ethernet::MacAddr;
+
+/// Which side of the NAT an interface is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Side {
+    /// Neither: traffic is routed, not translated.
+    #[default]
+    Plain,
+    /// Subscribers.
+    Inside,
+    /// The Internet.
+    Outside,
+}
+
+/// VLAN tags of a sub-interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Vlan {
+    /// Untagged.
+    #[default]
+    None,
+    /// One 802.1Q tag: VLAN id 1 to 4094.
+    Single(u16),
+    /// QinQ: outer and inner VLAN id.
+    Double {
+        /// Outer (service) tag.
+        outer: u16,
+        /// Inner (customer) tag.
+        inner: u16,
+        /// Outer tag's EtherType is 0x88a8 (802.1ad) rather than 0x8100.
+        dot1ad: bool,
+    },
+}
+
+/// A physical port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Port {
+    /// Index.
+    pub id: PortId,
+    /// The name of the interface that declared it.
+    pub name: String,
+    /// Its MAC address, as the driver says.
+    pub mac: MacAddr,
+}
+
+/// A logical interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    /// Index in [`Snapshot::interfaces`]; stable over reloads by name.
+    pub id: IfIndex,
+    /// As in config.
+    pub name: String,
+    /// The port it lives on.
+    pub port: PortId,
+    /// Its tags.
+    pub vlan: Vlan,
+    /// Its MAC address (the port's).
+    pub mac: MacAddr,
+    /// Routing instance.
+    pub vrf: VrfId,
+    /// Inside or outside.
+    pub side: Side,
+    /// Administratively up?
+    pub up: bool,
+    /// Largest IPv4 packet, bytes, 68 to 9 600.
+    pub mtu: u16,
+    /// Own addresses with their subnets: (address, prefix).
+    pub addresses: Vec<(u32, Prefix4)>,
+    /// Refuse packets whose source is not routed back to this interface (RFC 3704 strict mode).
+    pub urpf: bool,
+}
+
+/// Where a route leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NextHop {
+    /// Directly connected: the destination itself is the neighbour.
+    Connected(IfIndex),
+    /// Through a gateway (host byte order) on an interface.
+    Gateway(IfIndex, u32),
+    /// An address of the router.
+    Local(IfIndex),
+    /// Discard silently.
+    Blackhole,
+    /// Discard with ICMP 3/13.
+    Prohibit,
+}
+
+/// One route, for building and for `show routes`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Route {
+    /// Routing instance.
+    pub vrf: VrfId,
+    /// Destination.
+    pub prefix: Prefix4,
+    /// Where to.
+    pub next_hop: NextHop,
+}
+
+/// Packets a second and burst of one policer; `rate_pps` 0 lets nothing through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Policer {
+    /// Packets a second.
+    pub rate_pps: u32,
+    /// Packets at once.
+    pub burst: u32,
+}
+
+/// Policers toward the control plane, per worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Policers {
+    /// ARP.
+    pub arp: Policer,
+    /// ICMP to own addresses.
+    pub icmp: Policer,
+    /// Anything else to own addresses.
+    pub other: Policer,
+    /// ICMP errors that the router itself sends (RFC 1812 §4.3.2.8).
+    pub icmp_errors: Policer,
+}
+
+impl Default for Policers {
+    fn default() -> Self {
+        Self {
+            arp: Policer { rate_pps: 1_000, burst: 200 },
+            icmp: Policer { rate_pps: 1_000, burst: 200 },
+            other: Policer { rate_pps: 200, burst: 50 },
+            icmp_errors: Policer { rate_pps: 1_000, burst: 200 },
+        }
+    }
+}
+
+/// Everything the workers forward by.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// Grows by one each reload.
+    pub generation: u64,
+    /// Ports by [`PortId`].
+    pub ports: Vec<Port>,
+    /// Interfaces by [`IfIndex`]; holes (removed interfaces) are `None`.
+    pub interfaces: Vec<Option<Interface>>,
+    /// Names of routing instances by [`VrfId`].
+    pub vrfs: Vec<String>,
+    /// All routes, static ones as configured; connected and local ones of interfaces and pools are derived.
+    pub routes: Vec<Route>,
+    /// Policers.
+    pub policers: Policers,
+    /// Fragment assembly: how long a fragment waits for its first fragment, milliseconds.
+    pub fragment_timeout_ms: u32,
+    /// NAT.
+    pub nat: Arc<NatPolicy>,
+}
+
+/// What is fixed when a worker starts and cannot change by reload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkerSizes {
+    /// NAT tables.
+    pub nat: Capacity,
+    /// Neighbours.
+    pub neighbours: u32,
+    /// Packets waiting for ARP.
+    pub held_for_neighbour: u32,
+}
+
+impl Default for WorkerSizes {
+    fn default() -> Self {
+        Self { nat: Capacity::default(), neighbours: 16_384, held_for_neighbour: 256 }
+    }
+}
