@@ -1,0 +1,2 @@
+//! Prints the cost of the tables' operations.
+fn main() {}

@@ -1,0 +1,332 @@
+//! The ports of one (pool address, protocol): which are used, and which were freed too recently to be given
+//! again.
+
+use core::ops::RangeInclusive;
+
+use crate::arena::{Arena, ArenaArray, ArenaError};
+
+const PORTS: usize = 65_536;
+const WORDS: usize = PORTS / 64;
+/// Words of a summary: a bit for each word of the bitmap.
+const SUMMARY: usize = WORDS / 64;
+const EVEN: u64 = 0x5555_5555_5555_5555;
+
+/// Whether a port number has to be even or odd (RFC 4787 REQ-4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parity {
+    /// Even port numbers only.
+    Even,
+    /// Odd port numbers only.
+    Odd,
+}
+
+impl Parity {
+    /// The parity of a port.
+    pub const fn of(port: u16) -> Parity {
+        if port.is_multiple_of(2) { Parity::Even } else { Parity::Odd }
+    }
+
+    const fn bits(self) -> u64 {
+        match self {
+            Parity::Even => EVEN,
+            Parity::Odd => !EVEN,
+        }
+    }
+}
+
+/// All 65,536 ports of one pool address and protocol.
+///
+/// A port is free, used, or held: freed less than the hold time ago (RFC 6888 REQ-8). Held ports belong to
+/// one of two generations that take turns every hold time, so a port is held for one to two hold times and no
+/// port needs a clock of its own.
+///
+/// Allocation takes the first free port from a random place on, wrapping round in the range (RFC 6056, simple
+/// port randomisation); the randomness is the caller's. Two summaries, for even and odd ports, skip
+/// sixty-four full words a step, so a search in a nearly full range stays short.
+#[derive(Debug)]
+pub struct PortMap {
+    /// Used or held. This is all that an allocation looks at.
+    busy: ArenaArray<u64>,
+    /// Two generations of held ports; `now` says which of them takes the ports freed now.
+    held: [ArenaArray<u64>; 2],
+    /// A bit for each word without a free even (0) or odd (1) port.
+    full: [ArenaArray<u64>; 2],
+    now: usize,
+    held_count: [u32; 2],
+    used_count: u32,
+    hold_s: u32,
+    epoch: u32,
+}
+
+impl PortMap {
+    /// Bytes a port map takes from its arena.
+    pub const fn bytes_for() -> usize {
+        3 * Arena::bytes_for::<u64>(WORDS) + 2 * Arena::bytes_for::<u64>(SUMMARY)
+    }
+
+    /// Carves a port map with all ports free. With `hold_s` of 0 a freed port may be given again at once.
+    pub fn new(arena: &mut Arena, hold_s: u32) -> Result<PortMap, ArenaError> {
+        Ok(PortMap {
+            busy: arena.array(WORDS)?,
+            held: [arena.array(WORDS)?, arena.array(WORDS)?],
+            full: [arena.array(SUMMARY)?, arena.array(SUMMARY)?],
+            now: 0,
+            held_count: [0; 2],
+            used_count: 0,
+            hold_s,
+            epoch: 0,
+        })
+    }
+
+    /// Takes a free port of the range, the first from a place that `start_hint` (uniformly random) chooses;
+    /// `None` when no port of that parity is free.
+    pub fn alloc_in(
+        &mut self,
+        range: RangeInclusive<u16>,
+        start_hint: u16,
+        parity: Option<Parity>,
+        now_s: u32,
+    ) -> Option<u16> {
+        self.rotate(now_s);
+        let (start, lo, hi) = starting_point(&range, start_hint)?;
+        let port = self.first_free(start, hi, parity).or_else(|| self.first_free(lo, start, parity))?;
+        self.mark_used(port);
+        Some(port)
+    }
+
+    /// Takes this port; `false` when it is used or held.
+    pub fn alloc_exact(&mut self, port: u16, now_s: u32) -> bool {
+        self.rotate(now_s);
+        let free = !bit(&self.busy, port);
+        if free {
+            self.mark_used(port);
+        }
+        free
+    }
+
+    /// Takes two free ports that follow each other, both in the range, and returns the lower; with
+    /// `even_first` the lower one is even, as RTP and RTCP want it (RFC 4787 REQ-4 and section 4.2.3).
+    pub fn alloc_pair_contiguous(
+        &mut self,
+        range: RangeInclusive<u16>,
+        even_first: bool,
+        start_hint: u16,
+        now_s: u32,
+    ) -> Option<u16> {
+        self.rotate(now_s);
+        let last_first = range.end().checked_sub(1)?;
+        let (start, lo, hi) = starting_point(&(*range.start()..=last_first), start_hint)?;
+        let port =
+            self.first_pair(start, hi, even_first).or_else(|| self.first_pair(lo, start, even_first))?;
+        self.mark_used(port);
+        // Invariant: the lower port is at most hi, which is below 65,535.
+        self.mark_used(port + 1);
+        Some(port)
+    }
+
+    /// Frees a used port, with `hold` only after the hold time; `false`, and nothing changed, when it was not
+    /// used.
+    ///
+    /// RFC 6888 REQ-8 exempts some ports (tracked TCP, static ranges), for which the caller passes `false`.
+    pub fn free(&mut self, port: u16, now_s: u32, hold: bool) -> bool {
+        self.rotate(now_s);
+        if !self.is_used(port) {
+            return false;
+        }
+        self.used_count -= 1;
+        let (word, mask) = place(port);
+        if hold && self.hold_s > 0 {
+            // Invariant: `now` is 0 or 1, and a word of a port is below WORDS.
+            self.held[self.now][word] |= mask;
+            self.held_count[self.now] += 1;
+        } else {
+            self.busy[word] &= !mask;
+            self.update_summary(word);
+        }
+        true
+    }
+
+    /// Whether the port is used; a held one is not.
+    pub fn is_used(&self, port: u16) -> bool {
+        bit(&self.busy, port) && !bit(&self.held[0], port) && !bit(&self.held[1], port)
+    }
+
+    /// Whether the port was held back when the map was last changed.
+    pub fn is_held(&self, port: u16) -> bool {
+        bit(&self.held[0], port) || bit(&self.held[1], port)
+    }
+
+    /// Used ports of the range.
+    pub fn used_in(&self, range: RangeInclusive<u16>) -> u32 {
+        let (lo, hi) = (usize::from(*range.start()), usize::from(*range.end()));
+        if lo > hi {
+            return 0;
+        }
+        let mut count = 0;
+        for word in lo / 64..=hi / 64 {
+            // Invariant: a word of a port is below WORDS.
+            let used = self.busy[word] & !self.held[0][word] & !self.held[1][word];
+            count += (used & range_bits(word, lo, hi)).count_ones();
+        }
+        count
+    }
+
+    /// Used ports in all.
+    pub fn used(&self) -> u32 {
+        self.used_count
+    }
+
+    /// Ports held back when the map was last changed.
+    pub fn held(&self) -> u32 {
+        self.held_count[0] + self.held_count[1]
+    }
+
+    /// Lets go what was held long enough. Costs something once per hold time only.
+    #[inline]
+    fn rotate(&mut self, now_s: u32) {
+        if self.hold_s == 0 {
+            return;
+        }
+        let epoch = now_s / self.hold_s;
+        if epoch > self.epoch {
+            let turns = epoch - self.epoch;
+            self.epoch = epoch;
+            self.turn(turns);
+        }
+    }
+
+    #[cold]
+    fn turn(&mut self, turns: u32) {
+        self.release(self.now ^ 1);
+        if turns >= 2 {
+            self.release(self.now);
+        }
+        self.now ^= 1;
+    }
+
+    /// Frees all ports of a held generation.
+    fn release(&mut self, generation: usize) {
+        // Invariant: a generation is 0 or 1.
+        if core::mem::take(&mut self.held_count[generation]) == 0 {
+            return;
+        }
+        for word in 0..WORDS {
+            let held = core::mem::take(&mut self.held[generation][word]);
+            if held != 0 {
+                self.busy[word] &= !held;
+                self.update_summary(word);
+            }
+        }
+    }
+
+    fn mark_used(&mut self, port: u16) {
+        let (word, mask) = place(port);
+        // Invariant: a word of a port is below WORDS.
+        self.busy[word] |= mask;
+        self.used_count += 1;
+        self.update_summary(word);
+    }
+
+    fn update_summary(&mut self, word: usize) {
+        // Invariant: word < WORDS, hence word / 64 < SUMMARY.
+        let free = !self.busy[word];
+        let mask = 1 << (word % 64);
+        for (full, bits) in self.full.iter_mut().zip([EVEN, !EVEN]) {
+            if free & bits == 0 {
+                full[word / 64] |= mask;
+            } else {
+                full[word / 64] &= !mask;
+            }
+        }
+    }
+
+    /// The first free port from `lo` to `hi`.
+    fn first_free(&self, lo: usize, hi: usize, parity: Option<Parity>) -> Option<u16> {
+        let wanted = parity.map_or(u64::MAX, Parity::bits);
+        let full = |i: usize| match parity {
+            // Invariant: i < SUMMARY, for it comes from `words_with_room`.
+            Some(Parity::Even) => self.full[0][i],
+            Some(Parity::Odd) => self.full[1][i],
+            None => self.full[0][i] & self.full[1][i],
+        };
+        first_in_words(lo, hi, full, |word| {
+            // Invariant: a word of a port is below WORDS.
+            !self.busy[word] & wanted & range_bits(word, lo, hi)
+        })
+    }
+
+    /// The first port from `lo` to `hi` that is free and followed by a free one.
+    fn first_pair(&self, lo: usize, hi: usize, even_first: bool) -> Option<u16> {
+        let wanted = if even_first { EVEN } else { u64::MAX };
+        // A word without a free even port can still hold the odd half of a pair when the parity does not
+        // matter.
+        let full = |i: usize| {
+            // Invariant: i < SUMMARY.
+            if even_first { self.full[0][i] | self.full[1][i] } else { self.full[0][i] & self.full[1][i] }
+        };
+        first_in_words(lo, hi, full, |word| {
+            // Invariant: a word of a port is below WORDS.
+            let free = !self.busy[word];
+            let next = self.busy.get(word + 1).map_or(0, |busy| !busy);
+            free & (free >> 1 | next << 63) & wanted & range_bits(word, lo, hi)
+        })
+    }
+}
+
+/// The first set bit of the words from `lo`'s to `hi`'s, those skipped that `full` has a bit for.
+#[inline(always)]
+fn first_in_words(
+    lo: usize,
+    hi: usize,
+    full: impl Fn(usize) -> u64,
+    candidates: impl Fn(usize) -> u64,
+) -> Option<u16> {
+    if lo > hi {
+        return None;
+    }
+    let (first, last) = (lo / 64, hi / 64);
+    for group in first / 64..=last / 64 {
+        let mut open = !full(group) & range_bits(group, first, last);
+        while open != 0 {
+            let word = group * 64 + open.trailing_zeros() as usize;
+            let found = candidates(word);
+            if found != 0 {
+                return Some((word * 64 + found.trailing_zeros() as usize) as u16);
+            }
+            open &= open - 1;
+        }
+    }
+    None
+}
+
+/// Where a search starts, and the range's ends; `None` for an empty range.
+fn starting_point(range: &RangeInclusive<u16>, hint: u16) -> Option<(usize, usize, usize)> {
+    let (lo, hi) = (usize::from(*range.start()), usize::from(*range.end()));
+    if lo > hi {
+        return None;
+    }
+    Some((lo + ((usize::from(hint) * (hi - lo + 1)) >> 16), lo, hi))
+}
+
+/// The bits of a word that stand for `lo` to `hi`, given that the word holds some of them.
+#[inline(always)]
+fn range_bits(word: usize, lo: usize, hi: usize) -> u64 {
+    let from = if word == lo / 64 { u64::MAX << (lo % 64) } else { u64::MAX };
+    let to = if word == hi / 64 { u64::MAX >> (63 - hi % 64) } else { u64::MAX };
+    from & to
+}
+
+#[inline(always)]
+fn place(port: u16) -> (usize, u64) {
+    (usize::from(port / 64), 1 << (port % 64))
+}
+
+#[inline(always)]
+fn bit(words: &[u64], port: u16) -> bool {
+    let (word, mask) = place(port);
+    // Invariant: a word of a port is below WORDS, the length of all bitmaps.
+    words[word] & mask != 0
+}
+
+#[cfg(test)]
+mod tests;
