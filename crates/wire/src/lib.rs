@@ -20,10 +20,11 @@ pub mod tcp;
 pub mod udp;
 pub mod vlan;
 
-
+pub use build::PacketBuilder;
 pub use checksum::Delta;
 pub use ethernet::MacAddr;
 
+pub use icmpv4::Icmpv4View;
 pub use ipv4::{Ipv4Mut, Ipv4View};
 pub use tcp::{TcpMut, TcpView};
 pub use udp::{UdpMut, UdpView};

@@ -97,7 +97,8 @@ impl<'a> UdpView<'a> {
     /// Whether the checksum is absent or right, for a whole datagram between these addresses.
     pub fn checksum_ok(&self, src: u32, dst: u32) -> bool {
         self.checksum() == 0
-            || checksum::pseudo_v4(src, dst, protocol::UDP, self.length()).with_bytes(self.datagram).fold() == 0xffff
+            || checksum::pseudo_v4(src, dst, protocol::UDP, self.length()).with_bytes(self.datagram).fold()
+                == 0xffff
     }
 }
 

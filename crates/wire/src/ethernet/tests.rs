@@ -10,8 +10,14 @@ fn address_survives_text_and_back() {
 
 #[test]
 fn malformed_addresses_are_refused() {
-    for text in ["", "02:00:00:00:00", "02:00:00:00:00:00:00", "2:0:0:0:0:0", "+2:00:00:00:00:00", "gg:00:00:00:00:00"]
-    {
+    for text in [
+        "",
+        "02:00:00:00:00",
+        "02:00:00:00:00:00:00",
+        "2:0:0:0:0:0",
+        "+2:00:00:00:00:00",
+        "gg:00:00:00:00:00",
+    ] {
         assert_eq!(text.parse::<MacAddr>(), Err(BadMacAddr), "{text}");
     }
 }
