@@ -1,1 +1,75 @@
+use super::*;
+use crate::{Ipv4View, parse_l2};
+use proptest::prelude::*;
 
+const A: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+const B: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+
+#[test]
+fn short_frames_are_padded_only_when_asked() {
+    let builder = PacketBuilder::new().ethernet(A, B).ipv4(1, 2).udp(1, 2).payload(b"x");
+    assert_eq!(builder.build().len(), 43);
+    let frame = builder.padded().build();
+    assert_eq!(frame.len(), 60);
+    assert_eq!(Ipv4View::parse(&frame[14..]).unwrap().packet().len(), 29);
+}
+
+#[test]
+fn other_payloads_go_under_their_own_type() {
+    let arp = crate::arp::ArpPacket::request(A, 1, 2).to_bytes();
+    let frame =
+        PacketBuilder::new().ethernet(A, MacAddr::BROADCAST).ethertype(ethertype::ARP).payload(&arp).build();
+    let l2 = parse_l2(&frame).unwrap();
+    assert_eq!((l2.ethertype, &frame[usize::from(l2.payload_offset)..]), (ethertype::ARP, &arp[..]));
+}
+
+#[test]
+fn too_small_a_buffer_and_too_large_a_packet_are_refused() {
+    let builder = PacketBuilder::new().ipv4(1, 2).udp(1, 2).payload(b"x");
+    assert_eq!(builder.write(&mut [0; 28]), None);
+    assert_eq!(builder.write(&mut [0; 29]), Some(29));
+    let huge = vec![0; 65_536];
+    assert_eq!(PacketBuilder::new().ipv4(1, 2).udp(1, 2).payload(&huge).write(&mut vec![0; 70_000]), None);
+}
+
+proptest! {
+    #[test]
+    fn the_judge_reads_every_frame_as_built(
+        vlans in proptest::collection::vec(0u16..4096, 0..=2), ips in any::<(u32, u32)>(), ports in any::<(u16, u16)>(),
+        which in 0u8..3, payload in proptest::collection::vec(any::<u8>(), 0..64), words in 0usize..=10,
+    ) {
+        let options = vec![1u8; words * 4];
+        let mut builder = PacketBuilder::new().ethernet(A, B);
+        for vid in &vlans {
+            builder = builder.vlan(*vid);
+        }
+        builder = builder.ipv4(ips.0, ips.1).ip_options(&options).payload(&payload);
+        builder = match which {
+            0 => builder.udp(ports.0, ports.1),
+            1 => builder.tcp(ports.0, ports.1, crate::tcp::flag::SYN),
+            _ => builder.echo_request(ports.0, ports.1),
+        };
+        let frame = builder.build();
+        let judge = etherparse::SlicedPacket::from_ethernet(&frame).unwrap();
+        prop_assert_eq!(judge.vlan_ids().iter().map(|vid| vid.value()).collect::<Vec<_>>(), vlans);
+        let etherparse::NetSlice::Ipv4(ip) = judge.net.unwrap() else { panic!("not IPv4") };
+        let header = ip.header().to_header();
+        prop_assert_eq!(header.calc_header_checksum(), header.header_checksum);
+        prop_assert_eq!((u32::from_be_bytes(header.source), u32::from_be_bytes(header.destination)), ips);
+        match judge.transport.unwrap() {
+            etherparse::TransportSlice::Udp(udp) => {
+                prop_assert_eq!((udp.source_port(), udp.destination_port(), udp.payload()), (ports.0, ports.1, &payload[..]));
+                prop_assert_eq!(udp.to_header().calc_checksum_ipv4(&header, udp.payload()).unwrap(), udp.checksum());
+            }
+            etherparse::TransportSlice::Tcp(tcp) => {
+                prop_assert_eq!((tcp.source_port(), tcp.destination_port(), tcp.payload()), (ports.0, ports.1, &payload[..]));
+                prop_assert_eq!(tcp.calc_checksum_ipv4(header.source, header.destination).unwrap(), tcp.checksum());
+            }
+            etherparse::TransportSlice::Icmpv4(icmp) => {
+                prop_assert_eq!(icmp.icmp_type().calc_checksum(icmp.payload()), icmp.checksum());
+                prop_assert_eq!(icmp.payload(), &payload[..]);
+            }
+            other => prop_assert!(false, "unexpected {other:?}"),
+        }
+    }
+}
