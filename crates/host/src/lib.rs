@@ -1,2 +1,17 @@
-//! The router's own functions: ARP, ICMP echo, neighbour ageing. Sans-I/O.
+//! The router's own functions, sans-I/O: ARP (answer, proxy, resolve, age, announce, notice conflicts) and ICMP echo.
+//!
+//! [`Host`] is fed what the workers do not forward, and time. It gives back complete frames to send, events that keep
+//! the workers' neighbour tables right, and the time at which it wants to be called again. It has no clock, no socket
+//! and no thread, so a test is a list of calls.
 #![forbid(unsafe_code)]
+
+mod announce;
+mod config;
+mod echo;
+mod host;
+mod l2;
+mod neighbours;
+
+pub use config::{ArpTimers, HostConfig, HostInterface};
+pub use host::{Host, HostCounters, HostEvent};
+pub use neighbours::{NeighbourRow, NeighbourState};

@@ -1,0 +1,55 @@
+//! ICMP echo (RFC 792, RFC 1812 §4.3.3.6).
+
+use carrack_wire::checksum;
+use carrack_wire::ipv4::{FLAG_DF, Ipv4Header, Ipv4View, protocol};
+
+/// Time to live of what the router sends: never taken from the request (RFC 1812 §4.3.2.2).
+const TTL: u8 = 64;
+const ECHO_REQUEST: u8 = 8;
+const ECHO_REPLY: u8 = 0;
+
+/// Why an ICMP packet to the router gets no reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoReply {
+    /// Too short, or its checksum is wrong.
+    Malformed,
+    /// Not a whole echo request.
+    NotEcho,
+}
+
+/// The IPv4 packet that answers the echo request `request`: addresses swapped, data returned whole. Options are not
+/// returned.
+pub(crate) fn reply(request: &Ipv4View<'_>) -> Result<Vec<u8>, NoReply> {
+    if request.protocol() != protocol::ICMP || request.is_fragment() {
+        return Err(NoReply::NotEcho);
+    }
+    let message = request.payload();
+    let Some((&[kind, code, ..], body)) = message.split_first_chunk::<4>() else {
+        return Err(NoReply::Malformed);
+    };
+    if body.len() < 4 || !checksum::verify(message) {
+        return Err(NoReply::Malformed);
+    }
+    if kind != ECHO_REQUEST || code != 0 {
+        return Err(NoReply::NotEcho);
+    }
+    let header = Ipv4Header {
+        // The service of the request (RFC 1812 §4.3.2.5), but a reply takes no part in congestion notification.
+        tos: request.tos() & 0xfc,
+        payload_len: message.len() as u16,
+        // An atomic datagram needs no identification (RFC 6864 §4.1).
+        identification: 0,
+        flags_and_offset: FLAG_DF,
+        ttl: TTL,
+        protocol: protocol::ICMP,
+        src: request.dst(),
+        dst: request.src(),
+    };
+    let mut out = Vec::with_capacity(20 + message.len());
+    out.extend_from_slice(&header.to_bytes());
+    let sum = checksum::Sum::ZERO.with_u16(u16::from(ECHO_REPLY) << 8).with_bytes(body);
+    out.extend_from_slice(&[ECHO_REPLY, 0]);
+    out.extend_from_slice(&sum.checksum().to_be_bytes());
+    out.extend_from_slice(body);
+    Ok(out)
+}
