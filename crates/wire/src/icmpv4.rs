@@ -332,7 +332,7 @@ pub fn echo_reply_in_place(message: &mut [u8]) -> bool {
     true
 }
 
-/// Whether RFC 1812 §4.3.2.7 allows an ICMP error about `packet`, as far as the packet tells: it is no ICMP
+/// Whether RFC 1812 §4.3.2.7 (RFC 5508 REQ-10e) allows an ICMP error about `packet`, as far as it tells: no ICMP
 /// error (nor an ICMP message of unknown type), no later fragment, has a source one can answer and a single
 /// destination. Link broadcasts and subnet broadcasts are the caller's to judge.
 pub fn may_cause_error(packet: &Ipv4View<'_>) -> bool {

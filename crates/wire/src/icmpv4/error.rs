@@ -8,10 +8,9 @@ use crate::put16;
 /// Octets of the longest error, IP header included: what every host can reassemble (RFC 1812 §4.3.2.3).
 pub const ERROR_LEN_MAX: usize = 576;
 
-/// Precedence 6, internetwork control, which errors have (RFC 1812 §4.3.2.5).
-const PRECEDENCE_INTERNETWORK_CONTROL: u8 = 0xc0;
-/// The bits of the type of service that are taken over from the packet: neither precedence nor ECN.
-const TOS_KEPT: u8 = 0x1c;
+/// The bits of the type of service taken over from the packet: its diffserv class, not its ECN.
+/// RFC 5508 REQ-10d (§7.7) wants the class copied, which supersedes the precedence 6 of RFC 1812 §4.3.2.5.
+const DSCP_MASK: u8 = 0xfc;
 
 /// What went wrong with the original packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +93,7 @@ pub fn write_error_under(
     let quoted = original.packet().get(..quoted_len)?;
     let length = overhead + quoted_len;
     let header = Ipv4Header {
-        tos: PRECEDENCE_INTERNETWORK_CONTROL | (original.tos() & TOS_KEPT),
+        tos: original.tos() & DSCP_MASK,
         payload_len: u16::try_from(HEADER_LEN + quoted_len).ok()?,
         identification,
         flags_and_offset: 0,

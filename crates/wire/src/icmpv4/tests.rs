@@ -91,7 +91,8 @@ fn echo_becomes_its_reply() {
 }
 
 #[test]
-fn quotation_stops_at_576_octets_and_the_tos_has_precedence_6() {
+fn quotation_stops_at_576_octets_and_the_diffserv_class_is_kept() {
+    // RFC 5508 REQ-10d: the class is copied, the congestion bits are not.
     let original =
         PacketBuilder::new().ipv4([10, 0, 0, 1], 2).tos(0xbb).udp(1, 2).payload(&[1; 1400]).build();
     let view = Ipv4View::parse(&original).unwrap();
@@ -101,7 +102,7 @@ fn quotation_stops_at_576_octets_and_the_tos_has_precedence_6() {
     assert_eq!(length, ERROR_LEN_MAX);
     let ip = Ipv4View::parse(&out[..length]).unwrap();
     assert_eq!((ip.src(), ip.dst(), ip.ttl(), ip.identification()), (5, 0x0a00_0001, 64, 77));
-    assert_eq!((ip.dscp() >> 3, ip.ecn()), (6, 0));
+    assert_eq!((ip.dscp(), ip.ecn()), (0xbb >> 2, 0));
     let icmp = Icmpv4View::parse(ip.payload()).unwrap();
     assert_eq!((icmp.kind(), icmp.code(), icmp.next_hop_mtu()), (3, 4, 1280));
     assert_eq!(icmp.payload(), &original[..548]);
@@ -110,6 +111,7 @@ fn quotation_stops_at_576_octets_and_the_tos_has_precedence_6() {
 
 #[test]
 fn errors_are_not_answered_with_errors() {
+    // RFC 5508 REQ-10e
     let may = |packet: Vec<u8>| may_cause_error(&Ipv4View::parse(&packet).unwrap());
     let from = |src: [u8; 4], dst: [u8; 4]| PacketBuilder::new().ipv4(src, dst);
     let (a, b) = ([10, 0, 0, 1], [192, 0, 2, 1]);
