@@ -6,13 +6,14 @@ mod tests;
 use std::collections::{BTreeMap, VecDeque};
 
 use carrack_base::{IfIndex, Now, Range4};
+use carrack_wire::arp::{ArpPacket, Operation};
 use carrack_wire::ethernet::ethertype;
 use carrack_wire::{Ipv4View, L2, MacAddr, parse_l2};
 
 use crate::announce::Announcer;
 use crate::config::{HostConfig, HostInterface};
 use crate::echo::{self, NoReply};
-use crate::l2::{self, Arp, REPLY, REQUEST};
+use crate::l2;
 use crate::neighbours::{Due, Key, NeighbourRow, Neighbours, Refused, Resolve};
 
 /// Frames waiting to be sent; more are dropped and counted.
@@ -229,7 +230,7 @@ impl Host {
 
     /// RFC 826 "Packet Reception", with the claims of RFC 5227 §2.4 looked at first.
     fn handle_arp(&mut self, now: Now, interface: IfIndex, payload: &[u8]) {
-        let Some(arp) = Arp::parse(payload) else {
+        let Some(arp) = ArpPacket::parse(payload).ok().filter(|arp| arp.sender_mac.is_station()) else {
             self.counters.arp_malformed += 1;
             return;
         };
@@ -244,7 +245,7 @@ impl Host {
             return;
         }
         let for_us = on.answers(arp.target_ip);
-        let asked = arp.operation == REQUEST && for_us;
+        let asked = arp.operation == Operation::Request && for_us;
         if on.can_be_neighbour(arp.sender_ip) || self.neighbours.is_wanted((interface, arp.sender_ip)) {
             self.heard(now, interface, &arp, asked);
         }
@@ -253,7 +254,7 @@ impl Host {
         }
     }
 
-    fn heard(&mut self, now: Now, interface: IfIndex, arp: &Arp, create: bool) {
+    fn heard(&mut self, now: Now, interface: IfIndex, arp: &ArpPacket, create: bool) {
         let (ip, mac) = (arp.sender_ip, arp.sender_mac);
         match self.neighbours.heard(now, (interface, ip), mac, create) {
             Ok(true) => self.events.push_back(HostEvent::NeighbourSet { interface, ip, mac }),
@@ -263,15 +264,9 @@ impl Host {
     }
 
     /// Answers a question or a probe; a probe's sender address 0 is echoed as the target (RFC 5227 §2.1.1).
-    fn answer(&mut self, interface: IfIndex, request: &Arp) {
+    fn answer(&mut self, interface: IfIndex, request: &ArpPacket) {
         let Some(on) = self.interfaces.get(&interface) else { return };
-        let reply = Arp {
-            operation: REPLY,
-            sender_mac: on.mac,
-            sender_ip: request.target_ip,
-            target_mac: request.sender_mac,
-            target_ip: request.sender_ip,
-        };
+        let reply = request.reply(on.mac);
         self.counters.arp_answered += 1;
         self.counters.arp_answered_proxy += u64::from(!on.owns(request.target_ip));
         let frame = l2::frame(request.sender_mac, on.mac, on.vlan, ethertype::ARP, &reply.to_bytes());
@@ -279,7 +274,7 @@ impl Host {
     }
 
     /// Somebody claims an address of ours: say so once in a while, and defend it (RFC 5227 §2.4 (b)).
-    fn conflict(&mut self, now: Now, interface: IfIndex, arp: &Arp) {
+    fn conflict(&mut self, now: Now, interface: IfIndex, arp: &ArpPacket) {
         self.counters.arp_conflicts += 1;
         let last = self.defended.get(&interface);
         if last.is_some_and(|last| now.ns.saturating_sub(last.ns) < DEFEND_NS) {
@@ -294,9 +289,7 @@ impl Host {
     /// Sends an announcement: a request for our own address (RFC 5227 §1.1).
     fn announce(&mut self, interface: IfIndex, ip: u32) {
         let Some(on) = self.interfaces.get(&interface).filter(|on| on.answers(ip)) else { return };
-        let mac = MacAddr::ZERO;
-        let arp =
-            Arp { operation: REQUEST, sender_mac: on.mac, sender_ip: ip, target_mac: mac, target_ip: ip };
+        let arp = ArpPacket::gratuitous(on.mac, ip);
         let frame = l2::frame(MacAddr::BROADCAST, on.mac, on.vlan, ethertype::ARP, &arp.to_bytes());
         self.counters.arp_announced += 1;
         self.send(interface, frame);
@@ -307,7 +300,7 @@ impl Host {
         let Some(on) = self.interfaces.get(&interface) else { return };
         let Some(sender_ip) = on.source_for(ip) else { return };
         let target_mac = if to.is_group() { MacAddr::ZERO } else { to };
-        let arp = Arp { operation: REQUEST, sender_mac: on.mac, sender_ip, target_mac, target_ip: ip };
+        let arp = ArpPacket { target_mac, ..ArpPacket::request(on.mac, sender_ip, ip) };
         let frame = l2::frame(to, on.mac, on.vlan, ethertype::ARP, &arp.to_bytes());
         self.counters.arp_asked += 1;
         self.send(interface, frame);
