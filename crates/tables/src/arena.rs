@@ -268,7 +268,7 @@ impl Drop for Mapping {
 fn map_best(bytes: usize, preference: PagePreference) -> std::io::Result<(Mapping, PageKind)> {
     if preference == PagePreference::Huge {
         // 1 GiB pages only where rounding up wastes no more than an eighth.
-        if bytes.next_multiple_of(GIB_1) - bytes <= bytes / 8
+        if bytes.checked_next_multiple_of(GIB_1).is_some_and(|whole| whole - bytes <= bytes / 8)
             && let Ok(mapping) = map(bytes, GIB_1, libc::MAP_HUGETLB | libc::MAP_HUGE_1GB, false)
         {
             return Ok((mapping, PageKind::Huge1G));

@@ -106,11 +106,13 @@ impl Deadlines {
             }
             let start = self.cursor & !(GROUP - 1);
             let skip = self.cursor - start;
+            // A round that began inside a group ends in that group, in front of where it began.
+            let end = (skip + total - skimmed).min(GROUP);
             let Some(group) = self.seconds.get(start..).and_then(<[u16]>::first_chunk::<GROUP>) else {
                 break;
             };
             if any_due(group, now) {
-                let mut due = due_bits(group, now) & (u64::MAX << skip);
+                let mut due = due_bits(group, now) & (u64::MAX << skip) & (u64::MAX >> (GROUP - end));
                 while due != 0 {
                     let bit = due.trailing_zeros() as usize;
                     if !visit((start + bit) as u32) {
@@ -120,8 +122,8 @@ impl Deadlines {
                     due &= due - 1;
                 }
             }
-            skimmed += GROUP - skip;
-            self.cursor = start + GROUP;
+            skimmed += end - skip;
+            self.cursor = start + end;
         }
         skimmed
     }

@@ -190,6 +190,24 @@ impl Index {
         true
     }
 
+    /// Moves the entry to its primary bucket if it is away and there is room by now; says whether it did.
+    /// Worth a call when the entry's owner handles it anyway (at a deadline, say): the next lookups then
+    /// touch one bucket.
+    #[inline]
+    pub fn settle(&mut self, hash: u64, line: u32) -> bool {
+        let tag = tag_of(hash);
+        let home = self.primary(hash);
+        let bucket = self.bucket(home);
+        let room = bucket.matches(0);
+        if bucket.overflow == 0 || room == 0 {
+            return false;
+        }
+        let away = self.other(home, tag);
+        let Some(slot) = self.bucket(away).slot_of(tag | AWAY, line) else { return false };
+        self.move_entry(away, slot, home, room.trailing_zeros());
+        true
+    }
+
     /// Entries.
     pub fn len(&self) -> usize {
         self.len
@@ -270,6 +288,11 @@ impl Index {
     #[cold]
     #[inline(never)]
     fn insert_crowded(&mut self, home: usize, tag: u16, line: u32) -> Result<(), IndexFull> {
+        if let Some(slot) = self.send_guest_home(home) {
+            self.bucket_mut(home).put(slot, tag, line);
+            self.len += 1;
+            return Ok(());
+        }
         let away = self.other(home, tag);
         let may_go_away = self.bucket(home).overflow < u16::MAX;
         let room = self.bucket(away).matches(0);
@@ -286,6 +309,25 @@ impl Index {
         }
         self.len += 1;
         Ok(())
+    }
+
+    /// Frees a slot of a full bucket by moving an entry that is away there to its primary bucket, if one of
+    /// these has room again. Without this, entries that once had to go away stay so, and under churn at high
+    /// load most buckets end up with entries elsewhere.
+    fn send_guest_home(&mut self, bucket: usize) -> Option<u32> {
+        for slot in 0..SLOTS {
+            // Invariant: slot < SLOTS.
+            let tag = self.bucket(bucket).tags[slot];
+            if tag & AWAY != 0 {
+                let to = self.other(bucket, tag);
+                let room = self.bucket(to).matches(0);
+                if room != 0 {
+                    self.move_entry(bucket, slot, to, room.trailing_zeros());
+                    return Some(slot as u32);
+                }
+            }
+        }
+        None
     }
 
     /// Frees a slot in one of two full buckets by moving entries to their other buckets along the shortest
@@ -418,20 +460,29 @@ impl Bucket {
         self.lines[slot as usize] = line;
     }
 
-    /// Empties the slot with this tag and line.
+    /// The slot with this tag and line.
     #[inline(always)]
-    fn clear(&mut self, tag: u16, line: u32) -> bool {
+    fn slot_of(&self, tag: u16, line: u32) -> Option<usize> {
         let mut matches = self.matches(tag);
         while matches != 0 {
             let slot = matches.trailing_zeros();
             if self.line(slot) == line {
-                // Invariant: the slot comes from a mask of SLOTS bits.
-                self.tags[slot as usize] = 0;
-                return true;
+                return Some(slot as usize);
             }
             matches &= matches - 1;
         }
-        false
+        None
+    }
+
+    /// Empties the slot with this tag and line.
+    #[inline(always)]
+    fn clear(&mut self, tag: u16, line: u32) -> bool {
+        let slot = self.slot_of(tag, line);
+        if let Some(slot) = slot {
+            // Invariant: `slot_of` gives slots below SLOTS.
+            self.tags[slot] = 0;
+        }
+        slot.is_some()
     }
 }
 

@@ -1,1 +1,106 @@
+use super::*;
 
+#[test]
+fn arrays_are_zero_aligned_disjoint_and_outlive_the_arena() {
+    let mut arena = Arena::new("t", 64 << 10, PagePreference::Small).unwrap();
+    let mut a = arena.array::<u8>(100).unwrap();
+    let b = arena.array::<[u32; 3]>(7).unwrap();
+    let c = arena.array_default::<(u8, u64)>(5).unwrap();
+    drop(arena);
+    a.fill(0xff);
+    assert_eq!(a.len(), 100);
+    assert!(b.iter().all(|v| *v == [0; 3]), "writing one array must not show in the next");
+    assert!(c.iter().all(|v| *v == (0, 0)));
+    for start in [a.as_ptr() as usize, b.as_ptr() as usize, c.as_ptr() as usize] {
+        assert_eq!(start % 64, 0);
+    }
+}
+
+#[test]
+fn types_with_larger_alignment_than_a_line_get_it() {
+    #[derive(Clone, Copy, Default)]
+    #[repr(align(256))]
+    struct Wide(u8);
+    let bytes = Arena::bytes_for::<u8>(1) + Arena::bytes_for::<Wide>(3);
+    let mut arena = Arena::new("t", bytes, PagePreference::Small).unwrap();
+    arena.array::<u8>(1).unwrap();
+    let wide = arena.array_default::<Wide>(3).unwrap();
+    assert_eq!(wide.as_ptr() as usize % 256, 0);
+    assert_eq!(wide[2].0, 0);
+}
+
+#[test]
+fn adding_up_bytes_for_gives_a_large_enough_arena() {
+    let bytes = Arena::bytes_for::<u8>(4033) + Arena::bytes_for::<u32>(1) + Arena::bytes_for::<u64>(4096);
+    let mut arena = Arena::new("t", bytes, PagePreference::Small).unwrap();
+    arena.array::<u8>(4033).unwrap();
+    arena.array::<u32>(1).unwrap();
+    arena.array::<u64>(4096).unwrap();
+    assert_eq!(arena.used_bytes(), bytes);
+}
+
+#[test]
+fn a_too_large_array_is_refused_with_its_size_and_takes_nothing() {
+    let mut arena = Arena::new("worker 3", 4096, PagePreference::Small).unwrap();
+    let text = arena.array::<u64>(1000).unwrap_err().to_string();
+    assert!(text.contains("worker 3") && text.contains("8000") && text.contains("4096"), "{text}");
+    assert!(arena.array::<u64>(usize::MAX / 4).is_err());
+    arena.array::<u64>(512).unwrap();
+}
+
+#[test]
+fn an_impossible_arena_is_an_error_with_advice() {
+    let text = Arena::new("big", usize::MAX - 5, PagePreference::Huge).unwrap_err().to_string();
+    assert!(text.contains("arena `big`") && text.contains("lower the configured table sizes"), "{text}");
+    let text = Arena::new("big", 1 << 46, PagePreference::Small).unwrap_err().to_string();
+    assert!(text.contains("cannot get 70368744177664 bytes"), "{text}");
+}
+
+#[test]
+fn every_preference_gives_usable_memory() {
+    for preference in [PagePreference::Huge, PagePreference::Transparent, PagePreference::Small] {
+        let mut arena = Arena::new("t", 5 << 20, preference).unwrap();
+        assert!(arena.bytes() >= 5 << 20);
+        let mut words = arena.array::<u64>((5 << 20) / 8).unwrap();
+        words.fill(7);
+        assert_eq!(words.iter().sum::<u64>(), 7 * words.len() as u64);
+        println!("{preference:?} -> {}", arena.page_kind());
+    }
+}
+
+#[test]
+fn all_pages_are_present_after_creation() {
+    let arena = Arena::new("t", 8 << 20, PagePreference::Small).unwrap();
+    let mut present = vec![0u8; arena.bytes() / KIB_4];
+    // SAFETY: the mapping is alive and `present` has a byte for each of its pages.
+    let result =
+        unsafe { libc::mincore(arena.mapping.base.as_ptr().cast(), arena.bytes(), present.as_mut_ptr()) };
+    assert_eq!(result, 0);
+    assert!(present.iter().all(|page| page & 1 == 1));
+}
+
+#[test]
+fn an_array_can_be_sent_to_another_thread() {
+    let mut arena = Arena::new("t", 4096, PagePreference::Small).unwrap();
+    let mut array = arena.array::<u32>(10).unwrap();
+    let array = std::thread::spawn(move || {
+        array[9] = 5;
+        array
+    })
+    .join()
+    .unwrap();
+    assert_eq!(array[9], 5);
+}
+
+#[test]
+fn smaps_text_is_read_for_the_right_area() {
+    let text = "7f0000000000-7f0000400000 rw-p 00000000 00:00 0\n\
+                Size:               4096 kB\nAnonHugePages:      2048 kB\n\
+                7f0000400000-7f0000800000 rw-p 00000000 00:00 0 [anon:x]\n\
+                Size:               4096 kB\nAnonHugePages:         0 kB\n";
+    assert!(huge_share_at_least_half(text, 0x7f00_0000_0000));
+    assert!(huge_share_at_least_half(text, 0x7f00_003f_ffff));
+    assert!(!huge_share_at_least_half(text, 0x7f00_0040_0000));
+    assert!(!huge_share_at_least_half(text, 0x1000));
+    assert!(!huge_share_at_least_half("rubbish-text\nSize:", 0));
+}
