@@ -66,10 +66,13 @@ impl<T: Copy + Default> Slab<T> {
         self.live.is_set(id)
     }
 
-    /// Fetches the line's first cache line; any id is allowed.
+    /// Fetches the line's first cache line; does nothing when `id` is out of range (`u32::MAX`, say, for none).
     #[inline(always)]
     pub fn prefetch(&self, id: u32) {
-        prefetch_read(self.lines.as_ptr().wrapping_add(id as usize));
+        // A prefetch of an address that is not mapped does not fault, but walks the page tables each time.
+        if let Some(line) = self.lines.get(id as usize) {
+            prefetch_read(line);
+        }
     }
 
     /// Live lines with ids from `cursor` on, in order of id. To go on later, start from the last id plus one.
