@@ -1,0 +1,17 @@
+//! What requests and answers look like. Addresses are strings in JSON, counts are packets unless the name says
+//! otherwise, times carry their unit in the name.
+
+mod counters;
+mod live;
+mod nat;
+mod net;
+
+pub use crate::failure::ErrorBody;
+pub use counters::{
+    Counters, EngineCounter, Graph, GraphNode, NamedCount, ReasonCount, StageClocks, Worker, WorkerAccounts,
+};
+pub use live::{CapturedPacket, ConfigText, Event, Health, ReloadChange, ReloadReport, TraceRecord, Version};
+pub use nat::{
+    BatchDelete, Block, Deleted, Deterministic, Mapping, Memory, PoolAddress, Session, SessionKey, Subscriber,
+};
+pub use net::{Interface, Neighbour, Route};

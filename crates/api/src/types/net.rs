@@ -1,0 +1,73 @@
+//! Interfaces, neighbours and routes.
+
+use core::net::Ipv4Addr;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A logical interface.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Interface {
+    /// As in config.
+    pub name: String,
+    /// The device behind it, as in config.
+    pub device: String,
+    /// VLAN tags: empty, `100`, or `100.200` for QinQ.
+    pub vlan: String,
+    /// `inside`, `outside` or `plain`.
+    pub side: String,
+    /// Routing instance.
+    pub vrf: String,
+    /// Administratively up?
+    pub up: bool,
+    /// Does the device see a link?
+    pub link: bool,
+    /// MAC address.
+    pub mac: String,
+    /// Largest IPv4 packet, bytes.
+    pub mtu: u16,
+    /// Own addresses with prefix length.
+    pub addresses: Vec<String>,
+    /// Packets received (whole device; only on its untagged interface).
+    pub rx_packets: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Packets that the device itself missed.
+    pub rx_missed: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+}
+
+/// A neighbour on an interface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Neighbour {
+    /// Interface.
+    pub interface: String,
+    /// Its address.
+    #[schema(value_type = String)]
+    pub address: Ipv4Addr,
+    /// Its MAC address; empty while it is not known.
+    pub mac: String,
+    /// `reachable`, `stale`, `resolving`, `failed` or `static`.
+    pub state: String,
+    /// Seconds since it was last confirmed.
+    pub age_s: u64,
+}
+
+/// A route.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Route {
+    /// Routing instance.
+    pub vrf: String,
+    /// Destination prefix.
+    pub prefix: String,
+    /// `connected`, `local`, `static`, `blackhole` or `prohibit`.
+    pub kind: String,
+    /// The gateway, when there is one.
+    #[schema(value_type = Option<String>)]
+    pub gateway: Option<Ipv4Addr>,
+    /// The interface, when there is one.
+    pub interface: Option<String>,
+}
