@@ -1,5 +1,34 @@
 //! The NAT engine, sans-I/O: (packet bytes, now) to verdict.
+//!
+//! [`Nat`] is one worker's engine. It owns all state of the subscribers that hash to its worker and shares nothing.
+//! `flow` says what a packet is, `engine` finds its session and rewrites it, `create` makes sessions, `expire` ends
+//! them, `errors` carries ICMP errors across, `manage` shows and changes; `pool` gives out ports, `directory` knows
+//! whose address is whose.
 #![forbid(unsafe_code)]
 
+mod create;
+mod deterministic;
+mod directory;
+mod engine;
+mod errors;
+mod expire;
+mod flow;
+mod line;
+mod manage;
 pub mod policy;
+mod pool;
+mod rewrite;
+mod rng;
 pub mod row;
+mod syn;
+mod tables;
+mod tcp;
+
+pub use deterministic::{Deterministic, Share};
+pub use directory::{Directory, Outside};
+pub use engine::{Nat, Verdict};
+pub use flow::{Direction, Flow, Kind};
+pub use line::NONE as NO_LINE;
+pub use manage::Cursor;
+pub use rng::Rng;
+pub use syn::OverdueSyn;

@@ -1,0 +1,411 @@
+//! Packets without a session: whether they may have one, and making it.
+
+use carrack_base::{Now, Proto, Reason, VrfId};
+use carrack_wire::icmpv4::{Class, class_of};
+use carrack_wire::tcp::flag;
+
+use crate::directory::{Outside, is_exempt, one_to_one_of};
+use crate::engine::{Nat, Verdict, idle_timeout_s};
+use crate::flow::{Direction, Flow, Kind};
+use crate::line::{
+    HAIRPIN, INBOUND, INDEPENDENT, Mapping, NO_ADDRESS, NONE, ONE_TO_ONE, REFRESH_IN, Session,
+};
+use crate::policy::{Filtering, Instance, Mapping as MappingBehaviour};
+use crate::pool::Wish;
+use crate::rewrite::deltas;
+use crate::row::Endpoint;
+use crate::syn::Hold;
+use crate::tcp::first_state;
+
+impl Nat {
+    /// No session: makes one when policy and resources allow. `Err` is the packet's verdict.
+    #[cold]
+    pub(crate) fn miss(
+        &mut self,
+        flow: &Flow,
+        direction: Direction,
+        frame: &[u8],
+        now: Now,
+        routed_outside: impl FnOnce(VrfId, u32) -> bool,
+    ) -> Result<u32, Verdict> {
+        match direction {
+            Direction::Out => self.miss_out(flow, now, routed_outside),
+            Direction::In => self.miss_in(flow, frame, now),
+        }
+    }
+
+    fn miss_out(
+        &mut self,
+        flow: &Flow,
+        now: Now,
+        routed_outside: impl FnOnce(VrfId, u32) -> bool,
+    ) -> Result<u32, Verdict> {
+        let drop = |reason| Err(Verdict::Drop(reason));
+        let Some(id) = self.directory.instance_of_inside(flow.vrf, flow.src) else {
+            let crosses = self.directory.has_inside(flow.vrf) && routed_outside(flow.vrf, flow.dst);
+            return if crosses { drop(Reason::NatSubscriberDenied) } else { Err(Verdict::Untouched) };
+        };
+        let Some(instance) = self.instance(id) else { return Err(Verdict::Untouched) };
+        if is_exempt(instance, flow.dst) {
+            return Err(Verdict::Untouched);
+        }
+        let hairpin = self.directory.outside(instance.outside_vrf, flow.dst).is_some();
+        if hairpin && !instance.hairpinning {
+            return drop(Reason::NatHairpinDenied);
+        }
+        if !hairpin && !routed_outside(instance.outside_vrf, flow.dst) {
+            return Err(Verdict::Untouched);
+        }
+        may_open(instance, flow).map_err(Verdict::Drop)?;
+        self.open_out(flow, id.index(), hairpin, now).map_err(|reason| {
+            self.note_refusal(id.index(), flow.src, reason);
+            Verdict::Drop(reason)
+        })
+    }
+
+    /// Makes a session from inside, with a mapping if there is none to share.
+    fn open_out(&mut self, flow: &Flow, instance_at: usize, hairpin: bool, now: Now) -> Result<u32, Reason> {
+        let policy = self.policy.clone();
+        // Invariant: `instance_at` came from the directory, built from the same policy.
+        let instance = policy.instances.get(instance_at).ok_or(Reason::NatNoInstance)?;
+        let inside = flow.local(Direction::Out);
+        let behaviour = instance.mapping.get(flow.proto.index()).copied().unwrap_or_default();
+        // RFC 4787 REQ-1, RFC 5382 REQ-1, RFC 5508 REQ-1: one mapping for all destinations. A forward rule or
+        // one-to-one mapping serves its inside endpoint whatever the behaviour.
+        let shared = self.tables.find_mapping(inside, flow.vrf, flow.proto, Direction::Out);
+        let subscriber = self.subscriber_for(instance, inside.ip)?;
+        let made = match shared {
+            Some(mapping) => Ok((mapping, false)),
+            None => self.new_mapping(instance, subscriber, inside, flow, behaviour, now).map(|id| (id, true)),
+        };
+        let opened = made.and_then(|(mapping, fresh)| {
+            let opened = self.open(instance, subscriber, mapping, flow, Direction::Out, hairpin, now);
+            if opened.is_err() && fresh {
+                self.drop_mapping(mapping, now.s());
+            }
+            opened
+        });
+        if opened.is_err() {
+            self.release_subscriber_if_unused(subscriber, now.s());
+        }
+        opened
+    }
+
+    fn subscriber_for(&mut self, instance: &Instance, inside: u32) -> Result<u32, Reason> {
+        if let Some(id) = self.tables.find_subscriber(inside, instance.inside_vrf) {
+            return Ok(id);
+        }
+        let id = self.tables.add_subscriber(inside, instance.inside_vrf, instance.id)?;
+        if let Some(line) = self.tables.subscribers.get_mut(id) {
+            line.tokens_milli = instance.limits.creations_burst.saturating_mul(1_000);
+        }
+        Ok(id)
+    }
+
+    /// Makes a mapping for an inside endpoint, within the subscriber's limits.
+    fn new_mapping(
+        &mut self,
+        instance: &Instance,
+        subscriber_id: u32,
+        inside: Endpoint,
+        flow: &Flow,
+        behaviour: MappingBehaviour,
+        now: Now,
+    ) -> Result<u32, Reason> {
+        if let Some(outside_ip) = one_to_one_of(instance, inside.ip) {
+            let outside = Endpoint { ip: outside_ip, port: inside.port };
+            return self.add_one_to_one(instance, subscriber_id, inside, outside, flow.proto);
+        }
+        if flow.proto == Proto::Other {
+            return Err(Reason::NatProtocolUnsupported);
+        }
+        let exactly = self.contiguous_port(instance, inside, flow);
+        let Self { tables, states, rng, events, .. } = self;
+        let subscriber = tables.subscribers.get_mut(subscriber_id).ok_or(Reason::NatSubscriberTableFull)?;
+        within_limits(instance, subscriber, flow.proto, now)?;
+        let udp = flow.proto == Proto::Udp;
+        let wish = Wish {
+            proto: flow.proto,
+            inside_port: inside.port,
+            parity: instance.parity && udp,
+            contiguity: instance.contiguity && udp,
+            exactly,
+        };
+        let state = states.get_mut(instance.id.index()).ok_or(Reason::NatNoInstance)?;
+        let mut send = |event| events.push(event);
+        let got = state.ports.allocate(instance, subscriber_id, subscriber, wish, now.s(), rng, &mut send)?;
+        let line = Mapping {
+            inside_ip: inside.ip,
+            outside_ip: got.ip,
+            inside_port: inside.port,
+            outside_port: got.port,
+            inside_vrf: instance.inside_vrf.0,
+            outside_vrf: instance.outside_vrf.0,
+            instance: instance.id.0,
+            address: got.address,
+            subscriber: subscriber_id,
+            sessions: 0,
+            proto: flow.proto as u8,
+            flags: if behaviour == MappingBehaviour::EndpointIndependent { INDEPENDENT } else { 0 },
+        };
+        tables.add_mapping(line).inspect_err(|_| {
+            state.ports.release(got.address, got.port, flow.proto, now.s(), false);
+        })
+    }
+
+    fn add_one_to_one(
+        &mut self,
+        instance: &Instance,
+        subscriber: u32,
+        inside: Endpoint,
+        outside: Endpoint,
+        proto: Proto,
+    ) -> Result<u32, Reason> {
+        self.tables.add_mapping(Mapping {
+            inside_ip: inside.ip,
+            outside_ip: outside.ip,
+            inside_port: inside.port,
+            outside_port: outside.port,
+            inside_vrf: instance.inside_vrf.0,
+            outside_vrf: instance.outside_vrf.0,
+            instance: instance.id.0,
+            address: NO_ADDRESS,
+            subscriber,
+            sessions: 0,
+            proto: proto as u8,
+            flags: INDEPENDENT | ONE_TO_ONE,
+        })
+    }
+
+    /// The outside port that follows the one of the inside port's even neighbour (RTCP after RTP, RFC 4787 §4.2.3).
+    fn contiguous_port(&self, instance: &Instance, inside: Endpoint, flow: &Flow) -> Option<u16> {
+        if !instance.contiguity || flow.proto != Proto::Udp || inside.port % 2 == 0 {
+            return None;
+        }
+        let neighbour = Endpoint { ip: inside.ip, port: inside.port - 1 };
+        let id = self.tables.find_mapping(neighbour, instance.inside_vrf, flow.proto, Direction::Out)?;
+        self.tables.mappings.get(id)?.outside_port.checked_add(1)
+    }
+
+    /// Makes the session on its mapping.
+    #[allow(clippy::too_many_arguments, reason = "one call site each way")]
+    fn open(
+        &mut self,
+        instance: &Instance,
+        subscriber: u32,
+        mapping_id: u32,
+        flow: &Flow,
+        direction: Direction,
+        hairpin: bool,
+        now: Now,
+    ) -> Result<u32, Reason> {
+        let mapping = *self.tables.mappings.get(mapping_id).ok_or(Reason::NatNoMapping)?;
+        let limits = &instance.limits;
+        let sessions = self.tables.subscribers.get(subscriber).map_or(0, |s| s.sessions);
+        if limits.sessions_max != 0 && sessions >= limits.sessions_max {
+            return Err(Reason::NatSessionLimit);
+        }
+        if limits.sessions_per_mapping_max != 0 && mapping.sessions >= limits.sessions_per_mapping_max {
+            return Err(Reason::NatMappingSessionLimit);
+        }
+        let remote = flow.remote(direction);
+        let refresh_in = instance.inbound_refresh.get(flow.proto.index()).copied().unwrap_or(true);
+        let flag = |set: bool, bit: u8| if set { bit } else { 0 };
+        let mut line = Session {
+            inside_ip: mapping.inside_ip,
+            remote_ip: remote.ip,
+            outside_ip: mapping.outside_ip,
+            inside_port: mapping.inside_port,
+            remote_port: remote.port,
+            outside_port: mapping.outside_port,
+            inside_vrf: mapping.inside_vrf,
+            outside_vrf: mapping.outside_vrf,
+            proto: flow.proto as u8,
+            flags: flag(direction == Direction::In, INBOUND)
+                | flag(refresh_in, REFRESH_IN)
+                | flag(hairpin, HAIRPIN),
+            seen_s: now.s(),
+            mapping: mapping_id,
+            subscriber,
+            created_s: now.s(),
+            instance: mapping.instance,
+            tcp: if flow.proto == Proto::Tcp { first_state(flow.bits, direction) as u8 } else { 0 },
+            ip_proto: flow.ip_proto,
+            permission: NONE,
+            ..Session::default()
+        };
+        (line.l3_delta, line.l4_delta) = deltas(&line);
+        let deadline = now.s().saturating_add(idle_timeout_s(instance, &line));
+        let id = self.tables.add_session(line, deadline)?;
+        if flow.proto == Proto::Tcp
+            && direction == Direction::Out
+            && self.syns.absorb(mapping.outside(), remote, VrfId(mapping.outside_vrf))
+        {
+            self.absorbed += 1;
+        }
+        Ok(id)
+    }
+
+    fn miss_in(&mut self, flow: &Flow, frame: &[u8], now: Now) -> Result<u32, Verdict> {
+        let Some(what) = self.directory.outside(flow.vrf, flow.dst) else { return Err(Verdict::Untouched) };
+        let policy = self.policy.clone();
+        let Some(instance) = policy.instances.get(what.instance().index()) else {
+            return Err(Verdict::Drop(Reason::NatNoInstance));
+        };
+        if flow.kind == Kind::LaterFragment && flow.proto == Proto::Tcp {
+            return Err(Verdict::Drop(Reason::NatTcpNoSession));
+        }
+        if flow.proto == Proto::Icmp && class_of(flow.bits) != Class::Request {
+            return Err(Verdict::Drop(Reason::NatNoMapping));
+        }
+        let outside = flow.local(Direction::In);
+        let mapping = self
+            .tables
+            .find_mapping(outside, flow.vrf, flow.proto, Direction::In)
+            .or_else(|| self.one_to_one_in(instance, what, flow, outside, now));
+        let admitted = mapping.is_some_and(|id| self.is_admitted(instance, id, flow));
+        if flow.proto == Proto::Tcp && flow.bits & (flag::SYN | flag::ACK | flag::RST) != flag::SYN {
+            // Only a SYN opens from outside, and never without a mapping that admits it.
+            return Err(Verdict::Drop(Reason::NatTcpNoSession));
+        }
+        let Some(mapping) = mapping.filter(|_| admitted) else {
+            let reason = if mapping.is_some() { Reason::NatFiltered } else { Reason::NatNoMapping };
+            return Err(self.refuse_in(instance, flow, frame, reason, now));
+        };
+        let subscriber = self.tables.mappings.get(mapping).map_or(NONE, |m| m.subscriber);
+        // The far end may be an outside endpoint of this NAT too: its answers come back through it.
+        let hairpin = self.directory.outside(instance.outside_vrf, flow.src).is_some();
+        self.open_in(instance, subscriber, mapping, flow, hairpin, now).map_err(|reason| {
+            let inside = self.tables.mappings.get(mapping).map_or(0, |m| m.inside_ip);
+            self.note_refusal(instance.id.index(), inside, reason);
+            self.drop_mapping_if_unused(mapping, now.s());
+            Verdict::Drop(reason)
+        })
+    }
+
+    fn open_in(
+        &mut self,
+        instance: &Instance,
+        subscriber: u32,
+        mapping: u32,
+        flow: &Flow,
+        hairpin: bool,
+        now: Now,
+    ) -> Result<u32, Reason> {
+        // A forward rule's mapping has no subscriber line until somebody uses it.
+        let subscriber = if subscriber == NONE {
+            let inside = self.tables.mappings.get(mapping).map_or(0, |m| m.inside_ip);
+            self.subscriber_for(instance, inside)?
+        } else {
+            subscriber
+        };
+        let opened = self.open(instance, subscriber, mapping, flow, Direction::In, hairpin, now);
+        if opened.is_err() {
+            self.release_subscriber_if_unused(subscriber, now.s());
+        }
+        opened
+    }
+
+    /// The mapping of a one-to-one rule, made when the first packet from outside needs it.
+    fn one_to_one_in(
+        &mut self,
+        instance: &Instance,
+        what: Outside,
+        flow: &Flow,
+        outside: Endpoint,
+        now: Now,
+    ) -> Option<u32> {
+        let Outside::OneToOne { inside_minus_outside, .. } = what else { return None };
+        if flow.proto == Proto::Tcp && flow.bits & (flag::SYN | flag::ACK | flag::RST) != flag::SYN {
+            return None;
+        }
+        let inside = Endpoint { ip: outside.ip.wrapping_add(inside_minus_outside), port: outside.port };
+        let subscriber = self.subscriber_for(instance, inside.ip).ok()?;
+        let made = self.add_one_to_one(instance, subscriber, inside, outside, flow.proto);
+        if made.is_err() {
+            self.release_subscriber_if_unused(subscriber, now.s());
+        }
+        made.ok()
+    }
+
+    /// RFC 4787 REQ-8, RFC 5382 REQ-3: may this sender use the mapping? Static mappings admit everybody: that is what
+    /// they are for.
+    fn is_admitted(&self, instance: &Instance, mapping: u32, flow: &Flow) -> bool {
+        if self.tables.mappings.get(mapping).is_some_and(Mapping::is_static) {
+            return true;
+        }
+        match instance.filtering.get(flow.proto.index()).copied().unwrap_or_default() {
+            Filtering::EndpointIndependent => true,
+            Filtering::AddressDependent => self.tables.is_permitted(mapping, flow.src),
+            // A session for this very endpoint would have been found.
+            Filtering::AddressAndPortDependent => false,
+        }
+    }
+
+    /// RFC 5382 REQ-4: an unsolicited SYN waits before anybody is told; the rest is dropped in silence.
+    fn refuse_in(
+        &mut self,
+        instance: &Instance,
+        flow: &Flow,
+        frame: &[u8],
+        reason: Reason,
+        now: Now,
+    ) -> Verdict {
+        if flow.proto != Proto::Tcp || flow.kind != Kind::Whole {
+            return Verdict::Drop(reason);
+        }
+        let packet = frame.get(usize::from(flow.l3)..).unwrap_or(&[]);
+        let due_s = now.s().saturating_add(instance.timeouts.tcp_unsolicited_syn_s);
+        match self.syns.hold(flow, packet, due_s) {
+            Hold::Held => Verdict::Held,
+            Hold::AlreadyHeld => Verdict::Drop(reason),
+            Hold::Full => Verdict::Drop(Reason::NatSynTableFull),
+        }
+    }
+}
+
+/// May a packet from inside open a session at all?
+fn may_open(instance: &Instance, flow: &Flow) -> Result<(), Reason> {
+    match flow.proto {
+        Proto::Tcp if flow.kind == Kind::LaterFragment => Err(Reason::NatTcpNoSession),
+        Proto::Tcp => {
+            let opens = flow.bits & (flag::SYN | flag::ACK | flag::RST) == flag::SYN;
+            let loose = instance.tcp_loose && flow.bits & flag::RST == 0;
+            if opens || loose { Ok(()) } else { Err(Reason::NatTcpNoSession) }
+        }
+        // RFC 5508 REQ-1: queries open sessions, their answers do not.
+        Proto::Icmp if class_of(flow.bits) != Class::Request => Err(Reason::NatNoMapping),
+        Proto::Udp | Proto::Icmp | Proto::Other => Ok(()),
+    }
+}
+
+/// RFC 6888 REQ-4: limits on ports and on the rate of new mappings. Takes a creation token when all is well.
+fn within_limits(
+    instance: &Instance,
+    subscriber: &mut crate::line::Subscriber,
+    proto: Proto,
+    now: Now,
+) -> Result<(), Reason> {
+    let limits = &instance.limits;
+    let by_proto = limits.ports_by_proto_max.get(proto.index()).copied().unwrap_or(0);
+    let used = subscriber.mappings.get(proto.index()).copied().unwrap_or(0);
+    if (limits.ports_max != 0 && subscriber.mapping_count() >= limits.ports_max)
+        || (by_proto != 0 && used >= by_proto)
+    {
+        return Err(Reason::NatPortLimit);
+    }
+    if limits.creations_per_s == 0 {
+        return Ok(());
+    }
+    let elapsed_ms = now.ms().saturating_sub(subscriber.tokens_at_ms);
+    let fresh = elapsed_ms.saturating_mul(u64::from(limits.creations_per_s));
+    let full = u64::from(limits.creations_burst.max(1)) * 1_000;
+    let tokens = (u64::from(subscriber.tokens_milli) + fresh).min(full);
+    subscriber.tokens_at_ms = now.ms();
+    if tokens < 1_000 {
+        subscriber.tokens_milli = tokens as u32;
+        return Err(Reason::NatRateLimit);
+    }
+    subscriber.tokens_milli = (tokens - 1_000) as u32;
+    Ok(())
+}

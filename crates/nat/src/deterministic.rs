@@ -1,0 +1,109 @@
+//! RFC 7422: outside address and ports as a function of the inside address, and the inverse.
+
+use carrack_base::{Prefix4, Range4};
+
+use crate::policy::{Assignment, Instance};
+
+/// The function of one instance.
+///
+/// Subscribers are numbered through the instance's prefixes in order, outside addresses through its pools in order.
+/// Subscriber `i` has range `i % k` of address `i / k`, where `k` is how many ranges fit an address's port range
+/// (RFC 7422 §2: reserved ports are those outside the pool's port range).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deterministic {
+    subscribers: Vec<Prefix4>,
+    addresses: Vec<Range4>,
+    port_first: u16,
+    ports: u16,
+    per_address: u32,
+}
+
+/// What a subscriber owns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// Outside address, host byte order.
+    pub outside: u32,
+    /// Its number among all pool addresses.
+    pub address: u16,
+    /// First port.
+    pub first: u16,
+    /// Last port.
+    pub last: u16,
+}
+
+impl Deterministic {
+    /// The function of an instance; `None` when it is not deterministic or has no pool. All pools of the instance
+    /// have the port range of the first (the config crate sees to it).
+    #[must_use]
+    pub fn of(instance: &Instance) -> Option<Self> {
+        let Assignment::Deterministic { ports_per_subscriber: ports } = instance.assignment else {
+            return None;
+        };
+        let pool = instance.pools.first()?;
+        if ports == 0 || pool.port_last < pool.port_first {
+            return None;
+        }
+        let per_address = (u32::from(pool.port_last - pool.port_first) + 1) / u32::from(ports);
+        (per_address > 0).then(|| Self {
+            subscribers: instance.subscribers.clone(),
+            addresses: instance.pools.iter().flat_map(|pool| pool.ranges.iter().copied()).collect(),
+            port_first: pool.port_first,
+            ports,
+            per_address,
+        })
+    }
+
+    /// What this inside address owns; `None` when it is no subscriber or the pool is too small for it.
+    #[must_use]
+    pub fn share(&self, inside: u32) -> Option<Share> {
+        let mut number = 0;
+        for prefix in &self.subscribers {
+            if prefix.contains(inside) {
+                return self.nth_share(number + u64::from(inside - prefix.address()));
+            }
+            number += prefix.range().count();
+        }
+        None
+    }
+
+    fn nth_share(&self, number: u64) -> Option<Share> {
+        let per_address = u64::from(self.per_address);
+        let address = number / per_address;
+        let outside = nth(self.addresses.iter().copied(), address)?;
+        // Invariant: the remainder is below `per_address`, and that many ranges fit the port range.
+        let first = u32::from(self.port_first) + (number % per_address) as u32 * u32::from(self.ports);
+        let first = first as u16;
+        Some(Share { outside, address: u16::try_from(address).ok()?, first, last: first + (self.ports - 1) })
+    }
+
+    /// Whose this outside address and port is.
+    #[must_use]
+    pub fn inverse(&self, outside: u32, port: u16) -> Option<u32> {
+        let range = u32::from(port.checked_sub(self.port_first)?) / u32::from(self.ports);
+        if range >= self.per_address {
+            return None;
+        }
+        let mut before = 0;
+        let address = self.addresses.iter().find_map(|addresses| {
+            let found = addresses.contains(outside).then(|| before + u64::from(outside - addresses.first));
+            before += addresses.count();
+            found
+        })?;
+        nth(
+            self.subscribers.iter().map(|prefix| prefix.range()),
+            address * u64::from(self.per_address) + u64::from(range),
+        )
+    }
+}
+
+/// The `n`th address of ranges laid end to end.
+fn nth(ranges: impl Iterator<Item = Range4>, mut n: u64) -> Option<u32> {
+    for range in ranges {
+        if n < range.count() {
+            // Invariant: n is below the range's count, which is at most 2^32.
+            return Some(range.first + n as u32);
+        }
+        n -= range.count();
+    }
+    None
+}

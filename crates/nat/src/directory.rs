@@ -1,0 +1,263 @@
+//! Whose address is it? Built once per configuration from the policy; every worker's is the same, which is why any
+//! worker can tell the owner of any packet.
+
+use carrack_base::{InstanceId, VrfId, WorkerId};
+use carrack_tables::KeyedHasher;
+
+use crate::deterministic::Deterministic;
+use crate::flow::subscriber_key;
+use crate::policy::{Assignment, Instance, NatPolicy, StaticRule};
+use crate::pool::Slices;
+
+/// What an outside address is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outside {
+    /// A pool address: ports by slices (index into `slices`).
+    Pool {
+        /// Instance.
+        instance: InstanceId,
+        /// Which slices.
+        slices: u32,
+    },
+    /// Ports by RFC 7422.
+    Deterministic {
+        /// Instance.
+        instance: InstanceId,
+    },
+    /// One to one: inside address = outside address + `inside_minus_outside`, wrapping.
+    OneToOne {
+        /// Instance.
+        instance: InstanceId,
+        /// Wrapping difference.
+        inside_minus_outside: u32,
+    },
+    /// Forward rules only.
+    Forward {
+        /// Instance.
+        instance: InstanceId,
+    },
+}
+
+impl Outside {
+    /// The instance it belongs to.
+    #[must_use]
+    pub const fn instance(self) -> InstanceId {
+        match self {
+            Self::Pool { instance, .. }
+            | Self::Deterministic { instance }
+            | Self::OneToOne { instance, .. }
+            | Self::Forward { instance } => instance,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry<T> {
+    vrf: u16,
+    first: u32,
+    last: u32,
+    what: T,
+}
+
+/// A forward rule's ports, for steering: who is behind (address, protocol, port).
+#[derive(Debug, Clone, Copy)]
+struct ForwardPorts {
+    vrf: u16,
+    outside: u32,
+    proto: u8,
+    first: u16,
+    last: u16,
+    inside: u32,
+    inside_vrf: u16,
+}
+
+/// Addresses to instances, both sides.
+#[derive(Debug)]
+pub struct Directory {
+    inside: Vec<Entry<InstanceId>>,
+    outside: Vec<Entry<Outside>>,
+    forwards: Vec<ForwardPorts>,
+    slices: Vec<Slices>,
+    deterministic: Vec<Option<Deterministic>>,
+    inside_vrf: Vec<VrfId>,
+    hasher: KeyedHasher,
+    workers: u8,
+}
+
+fn find<T: Copy>(entries: &[Entry<T>], vrf: VrfId, ip: u32) -> Option<T> {
+    let at = entries.partition_point(|e| (e.vrf, e.first) <= (vrf.0, ip)).checked_sub(1)?;
+    let entry = entries.get(at)?;
+    (entry.vrf == vrf.0 && ip <= entry.last).then_some(entry.what)
+}
+
+impl Directory {
+    /// Builds it. The seed is the same for all workers of a daemon.
+    #[must_use]
+    pub fn new(policy: &NatPolicy, workers: u8, hasher: KeyedHasher) -> Self {
+        let mut this = Self {
+            inside: Vec::new(),
+            outside: Vec::new(),
+            forwards: Vec::new(),
+            slices: Vec::new(),
+            deterministic: policy.instances.iter().map(Deterministic::of).collect(),
+            inside_vrf: policy.instances.iter().map(|i| i.inside_vrf).collect(),
+            hasher,
+            workers: workers.max(1),
+        };
+        for instance in &policy.instances {
+            this.add_instance(instance);
+        }
+        this.add_forward_only(policy);
+        this.inside.sort_by_key(|e| (e.vrf, e.first));
+        this.outside.sort_by_key(|e| (e.vrf, e.first));
+        this.forwards.sort_by_key(|f| (f.vrf, f.outside, f.proto, f.first));
+        this
+    }
+
+    fn add_instance(&mut self, instance: &Instance) {
+        for prefix in &instance.subscribers {
+            let (first, last) = (prefix.address(), prefix.last());
+            self.inside.push(Entry { vrf: instance.inside_vrf.0, first, last, what: instance.id });
+        }
+        for pool in &instance.pools {
+            let what = if matches!(instance.assignment, Assignment::Deterministic { .. }) {
+                Outside::Deterministic { instance: instance.id }
+            } else {
+                self.slices.push(Slices::of(pool, instance.assignment, self.workers));
+                Outside::Pool { instance: instance.id, slices: self.slices.len() as u32 - 1 }
+            };
+            for range in &pool.ranges {
+                let entry = Entry { vrf: instance.outside_vrf.0, first: range.first, last: range.last, what };
+                self.outside.push(entry);
+            }
+        }
+        for rule in &instance.statics {
+            match *rule {
+                StaticRule::OneToOne { inside, outside } => self.outside.push(Entry {
+                    vrf: instance.outside_vrf.0,
+                    first: outside.first,
+                    last: outside.last,
+                    what: Outside::OneToOne {
+                        instance: instance.id,
+                        inside_minus_outside: inside.first.wrapping_sub(outside.first),
+                    },
+                }),
+                StaticRule::Forward { proto, outside, outside_port, count, inside, .. } => {
+                    self.forwards.push(ForwardPorts {
+                        vrf: instance.outside_vrf.0,
+                        outside,
+                        proto: proto as u8,
+                        first: outside_port,
+                        last: outside_port.saturating_add(count.saturating_sub(1)),
+                        inside,
+                        inside_vrf: instance.inside_vrf.0,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Forward rules on addresses that are in no pool.
+    fn add_forward_only(&mut self, policy: &NatPolicy) {
+        self.outside.sort_by_key(|e| (e.vrf, e.first));
+        let mut extra: Vec<Entry<Outside>> = Vec::new();
+        for instance in &policy.instances {
+            for rule in &instance.statics {
+                let StaticRule::Forward { outside, .. } = *rule else { continue };
+                let vrf = instance.outside_vrf;
+                let known = find(&self.outside, vrf, outside).is_some()
+                    || extra.iter().any(|e| e.vrf == vrf.0 && e.first == outside);
+                if !known {
+                    let what = Outside::Forward { instance: instance.id };
+                    extra.push(Entry { vrf: vrf.0, first: outside, last: outside, what });
+                }
+            }
+        }
+        self.outside.extend(extra);
+    }
+
+    /// The instance that serves an inside address.
+    #[inline]
+    #[must_use]
+    pub fn instance_of_inside(&self, vrf: VrfId, ip: u32) -> Option<InstanceId> {
+        find(&self.inside, vrf, ip)
+    }
+
+    /// Does any instance have its subscribers in this routing instance?
+    #[must_use]
+    pub fn has_inside(&self, vrf: VrfId) -> bool {
+        self.inside_vrf.contains(&vrf) && self.inside.iter().any(|e| e.vrf == vrf.0)
+    }
+
+    /// What an outside address is for; `None` when it is none of ours.
+    #[inline]
+    #[must_use]
+    pub fn outside(&self, vrf: VrfId, ip: u32) -> Option<Outside> {
+        find(&self.outside, vrf, ip)
+    }
+
+    /// The worker that owns a subscriber.
+    #[inline]
+    #[must_use]
+    pub fn owner_of_inside(&self, vrf: VrfId, ip: u32) -> WorkerId {
+        if self.workers == 1 {
+            return WorkerId(0);
+        }
+        let [a, b] = subscriber_key(ip, vrf);
+        // High bits of a product: the hash's share of the workers.
+        let hash = self.hasher.hash2(a, b);
+        WorkerId(((u128::from(hash) * u128::from(self.workers)) >> 64) as u8)
+    }
+
+    /// The worker that owns an outside endpoint; `None` when the address is none of ours.
+    #[must_use]
+    pub fn owner_of_outside(&self, vrf: VrfId, ip: u32, proto: u8, port: u16) -> Option<WorkerId> {
+        let what = self.outside(vrf, ip)?;
+        if let Some(forward) = self.forward_of(vrf, ip, proto, port) {
+            return Some(self.owner_of_inside(VrfId(forward.inside_vrf), forward.inside));
+        }
+        let instance = what.instance();
+        let inside_vrf = self.inside_vrf.get(instance.index()).copied().unwrap_or_default();
+        Some(match what {
+            Outside::Pool { slices, .. } => {
+                self.slices.get(slices as usize).map_or(WorkerId(0), |slices| slices.owner(port))
+            }
+            Outside::OneToOne { inside_minus_outside, .. } => {
+                self.owner_of_inside(inside_vrf, ip.wrapping_add(inside_minus_outside))
+            }
+            Outside::Deterministic { .. } => {
+                let function = self.deterministic.get(instance.index()).and_then(Option::as_ref);
+                let inside = function.and_then(|function| function.inverse(ip, port));
+                inside.map_or(WorkerId(0), |inside| self.owner_of_inside(inside_vrf, inside))
+            }
+            Outside::Forward { .. } => WorkerId(0),
+        })
+    }
+
+    fn forward_of(&self, vrf: VrfId, ip: u32, proto: u8, port: u16) -> Option<&ForwardPorts> {
+        let at = self
+            .forwards
+            .partition_point(|f| (f.vrf, f.outside, f.proto, f.first) <= (vrf.0, ip, proto, port))
+            .checked_sub(1)?;
+        let forward = self.forwards.get(at)?;
+        let same = (forward.vrf, forward.outside, forward.proto) == (vrf.0, ip, proto);
+        (same && port <= forward.last).then_some(forward)
+    }
+}
+
+/// The outside address of a one-to-one rule that covers this inside address.
+#[must_use]
+pub(crate) fn one_to_one_of(instance: &Instance, inside_ip: u32) -> Option<u32> {
+    instance.statics.iter().find_map(|rule| match rule {
+        StaticRule::OneToOne { inside, outside } if inside.contains(inside_ip) => {
+            Some(outside.first + (inside_ip - inside.first))
+        }
+        _ => None,
+    })
+}
+
+/// Does the destination pass untranslated (RFC 6888 REQ-6)?
+#[must_use]
+pub(crate) fn is_exempt(instance: &Instance, remote: u32) -> bool {
+    instance.exempt.iter().any(|prefix| prefix.contains(remote))
+}

@@ -1,0 +1,339 @@
+//! The engine of one worker: lookup and translation of packets that belong to a session. What makes, ends and shows
+//! sessions is in `create`, `expire` and `manage`.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use carrack_base::{InstanceId, Now, Proto, REASONS, Reason, VrfId, WorkerId};
+use carrack_tables::{ArenaError, KeyedHasher, PagePreference, SweepPacer};
+use carrack_wire::tcp::flag;
+
+use crate::directory::Directory;
+use crate::flow::{Direction, Flow, Kind};
+use crate::line::{HAIRPIN, NONE, REFRESH_IN, Session};
+use crate::policy::{Capacity, Instance, NatPolicy};
+use crate::pool::Ports;
+use crate::rewrite::translate;
+use crate::rng::Rng;
+use crate::row::{NatEvent, TcpState};
+use crate::syn::SynTable;
+use crate::tables::Tables;
+use crate::tcp::next_state;
+
+/// Events kept until the control plane takes them; more are counted as lost.
+const EVENTS_MAX: usize = 4_096;
+/// Lines swept for expiry in one call at most: bounds the time added to a burst.
+const SWEEP_LINES_MAX: usize = 16_384;
+
+/// What became of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Rewritten; goes on to be routed.
+    Translated {
+        /// Its session's line.
+        line: u32,
+        /// Did this packet make the session?
+        created: bool,
+        /// Routing instance it continues in.
+        vrf: VrfId,
+        /// Its destination is an outside endpoint of this NAT: it comes in again.
+        hairpin: bool,
+    },
+    /// No business of the NAT; goes on as it is.
+    Untouched,
+    /// Dropped.
+    Drop(Reason),
+    /// Kept by the engine for a while (RFC 5382 REQ-4); it comes back by [`Nat::next_overdue_syn`] or is absorbed.
+    Held,
+}
+
+/// State of one instance beside its policy.
+#[derive(Debug)]
+pub(crate) struct InstanceState {
+    pub(crate) ports: Ports,
+    /// Refusals since the last event, by reason.
+    pub(crate) refused: Vec<u32>,
+    pub(crate) refused_last: u32,
+    pub(crate) above_threshold: bool,
+}
+
+impl InstanceState {
+    pub(crate) fn new(
+        instance: &Instance,
+        worker: WorkerId,
+        workers: u8,
+        pages: PagePreference,
+    ) -> Result<Self, ArenaError> {
+        Ok(Self {
+            ports: Ports::new(instance, worker, workers, pages)?,
+            refused: vec![0; REASONS.len()],
+            refused_last: 0,
+            above_threshold: false,
+        })
+    }
+}
+
+/// Events waiting for the control plane.
+#[derive(Debug)]
+pub(crate) struct Events {
+    pub(crate) queue: VecDeque<NatEvent>,
+    pub(crate) lost: u64,
+}
+
+impl Events {
+    pub(crate) fn push(&mut self, event: NatEvent) {
+        if self.queue.len() < EVENTS_MAX {
+            self.queue.push_back(event);
+        } else {
+            self.lost += 1;
+        }
+    }
+}
+
+/// One worker's NAT.
+#[derive(Debug)]
+pub struct Nat {
+    pub(crate) worker: WorkerId,
+    pub(crate) workers: u8,
+    pub(crate) pages: PagePreference,
+    pub(crate) hasher: KeyedHasher,
+    pub(crate) policy: Arc<NatPolicy>,
+    pub(crate) directory: Directory,
+    pub(crate) tables: Tables,
+    pub(crate) states: Vec<InstanceState>,
+    pub(crate) syns: SynTable,
+    pub(crate) rng: Rng,
+    pub(crate) events: Events,
+    pub(crate) pacer: SweepPacer,
+    pub(crate) swept_at_ns: u64,
+    pub(crate) second_s: u32,
+    /// SYNs absorbed since the pipeline last asked.
+    pub(crate) absorbed: u64,
+    /// Due lines of one sweep; reused.
+    pub(crate) due: Vec<u32>,
+}
+
+impl Nat {
+    /// Builds the tables and configures them.
+    ///
+    /// `seed` is secret and the same for all workers of a daemon: they must agree on who owns whom.
+    ///
+    /// # Errors
+    /// When memory for the tables cannot be had.
+    pub fn new(
+        worker: WorkerId,
+        workers: u8,
+        capacity: Capacity,
+        pages: PagePreference,
+        seed: [u64; 4],
+        policy: Arc<NatPolicy>,
+        now: Now,
+    ) -> Result<Self, ArenaError> {
+        let hasher = KeyedHasher::new(seed);
+        let mut this = Self {
+            worker,
+            workers: workers.max(1),
+            pages,
+            policy: Arc::new(NatPolicy::default()),
+            directory: Directory::new(&NatPolicy::default(), workers, hasher.clone()),
+            tables: Tables::new(capacity, hasher.clone(), pages)?,
+            states: Vec::new(),
+            syns: SynTable::new(capacity.held_syns, hasher.clone(), pages)?,
+            rng: Rng::new(hasher.hash2(0x5eed, u64::from(worker.0))),
+            hasher,
+            events: Events { queue: VecDeque::with_capacity(EVENTS_MAX), lost: 0 },
+            pacer: SweepPacer::new(1_000_000_000, SWEEP_LINES_MAX),
+            swept_at_ns: now.ns,
+            second_s: now.s(),
+            absorbed: 0,
+            due: Vec::new(),
+        };
+        this.configure(policy, now)?;
+        Ok(this)
+    }
+
+    /// Bytes that the tables of a capacity take; what a budget prints before anything is reserved.
+    #[must_use]
+    pub fn bytes_for(capacity: Capacity) -> usize {
+        Tables::bytes_for(capacity)
+    }
+
+    /// Who owns which address: for steering between workers.
+    #[must_use]
+    pub const fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// The policy in force.
+    #[must_use]
+    pub const fn policy(&self) -> &Arc<NatPolicy> {
+        &self.policy
+    }
+
+    /// The hash a packet's session is found by.
+    #[inline]
+    #[must_use]
+    pub fn hash(&self, flow: &Flow, direction: Direction) -> u64 {
+        self.tables.hash(flow.session_key(direction))
+    }
+
+    /// First fetch: the index bucket.
+    #[inline]
+    pub fn prefetch_bucket(&self, hash: u64) {
+        self.tables.session_index.prefetch(hash);
+    }
+
+    /// Second fetch: the likely session line, which is returned ([`NONE`] when the bucket has none).
+    #[inline]
+    #[must_use]
+    pub fn prefetch_line(&self, hash: u64) -> u32 {
+        let Some(line) = self.tables.session_index.candidate(hash) else { return NONE };
+        self.tables.sessions.prefetch(line);
+        line
+    }
+
+    /// Handles one packet. `hash` is [`Nat::hash`] of the same flow and direction, `line` what
+    /// [`Nat::prefetch_line`] gave (or [`NONE`]). The frame is changed only when the verdict is `Translated`.
+    ///
+    /// `routed_outside` tells whether an untranslated packet would leave by an outside interface; asked only when no
+    /// session exists.
+    #[inline]
+    pub fn process(
+        &mut self,
+        flow: &Flow,
+        direction: Direction,
+        hash: u64,
+        line: u32,
+        frame: &mut [u8],
+        now: Now,
+        routed_outside: impl FnOnce(VrfId, u32) -> bool,
+    ) -> Verdict {
+        if flow.kind == Kind::IcmpError {
+            return self.icmp_error(flow, direction, frame, now);
+        }
+        let found = match self.tables.sessions.get_mut(line) {
+            Some(session) if session.is_of(flow, direction) => line,
+            _ => self.tables.find_session(hash, flow, direction).unwrap_or(NONE),
+        };
+        let created = found == NONE;
+        let found = if created {
+            match self.miss(flow, direction, frame, now, routed_outside) {
+                Ok(id) => id,
+                Err(verdict) => return verdict,
+            }
+        } else {
+            found
+        };
+        self.hit(found, created, flow, direction, frame, now)
+    }
+
+    /// Translates a packet of a session and keeps the session's state.
+    #[inline]
+    fn hit(
+        &mut self,
+        id: u32,
+        created: bool,
+        flow: &Flow,
+        direction: Direction,
+        frame: &mut [u8],
+        now: Now,
+    ) -> Verdict {
+        // Invariant: `id` is a live line, found or made just now.
+        let Some(session) = self.tables.sessions.get_mut(id) else {
+            return Verdict::Drop(Reason::NatNoMapping);
+        };
+        let vrf = match direction {
+            Direction::Out => {
+                session.packets_out = session.packets_out.wrapping_add(1);
+                VrfId(session.outside_vrf)
+            }
+            Direction::In => {
+                session.packets_in = session.packets_in.wrapping_add(1);
+                VrfId(session.inside_vrf)
+            }
+        };
+        translate(session, flow, direction, frame);
+        let hairpin = direction == Direction::Out && session.flags & HAIRPIN != 0;
+        let is_tcp = flow.proto == Proto::Tcp && flow.kind == Kind::Whole;
+        if is_tcp
+            && (flow.bits & (flag::SYN | flag::FIN | flag::RST) != 0
+                || session.tcp != TcpState::Established as u8)
+        {
+            if !created {
+                self.tcp_transition(id, flow.bits, direction, now.s());
+            }
+        } else if direction == Direction::Out || session.flags & REFRESH_IN != 0 {
+            session.seen_s = now.s();
+        }
+        Verdict::Translated { line: id, created, vrf, hairpin }
+    }
+
+    /// A TCP segment that may change the session's state.
+    #[cold]
+    fn tcp_transition(&mut self, id: u32, bits: u8, direction: Direction, now_s: u32) {
+        let Self { tables, policy, .. } = self;
+        let Some(session) = tables.sessions.get_mut(id) else { return };
+        let Some(instance) = policy.instances.get(usize::from(session.instance)) else { return };
+        let (old, new) = (session.tcp(), next_state(session.tcp(), bits, direction));
+        session.tcp = new as u8;
+        // RFC 7857 §2.2: a RST starts its timer once; it does not keep a session alive for ever.
+        let repeated_rst = old == TcpState::Reset && new == TcpState::Reset;
+        let refreshes = direction == Direction::Out || session.flags & REFRESH_IN != 0;
+        if (refreshes && !repeated_rst) || old != new {
+            session.seen_s = now_s;
+        }
+        if old != new {
+            let deadline = session.seen_s.saturating_add(idle_timeout_s(instance, session));
+            tables.deadlines.set(id, deadline);
+        }
+    }
+
+    /// The next event for the control plane.
+    pub fn next_event(&mut self) -> Option<NatEvent> {
+        self.events.queue.pop_front()
+    }
+
+    /// Events lost because the control plane was slow, since start.
+    #[must_use]
+    pub const fn events_lost(&self) -> u64 {
+        self.events.lost
+    }
+
+    /// SYNs held now.
+    #[must_use]
+    pub fn held_syns(&self) -> u64 {
+        self.syns.len() as u64
+    }
+
+    /// Held SYNs absorbed by a matching SYN from inside since the last call (RFC 5382 REQ-4).
+    pub fn take_absorbed(&mut self) -> u64 {
+        std::mem::take(&mut self.absorbed)
+    }
+
+    pub(crate) fn instance(&self, id: InstanceId) -> Option<&Instance> {
+        self.policy.instances.get(id.index())
+    }
+}
+
+/// How long the session may be idle in its present state.
+pub(crate) fn idle_timeout_s(instance: &Instance, session: &Session) -> u32 {
+    let timeouts = &instance.timeouts;
+    match session.proto() {
+        Proto::Tcp => match session.tcp() {
+            TcpState::InsideInit | TcpState::OutsideInit => timeouts.tcp_opening_s,
+            TcpState::BothFin => timeouts.tcp_closing_s,
+            TcpState::Reset => timeouts.tcp_reset_s,
+            // RFC 5382 REQ-5: established, and half closed, for as long as data may flow.
+            TcpState::None | TcpState::Established | TcpState::InsideFin | TcpState::OutsideFin => {
+                timeouts.tcp_established_s
+            }
+        },
+        // RFC 4787 REQ-5a: shorter for well-known destination ports that config names.
+        Proto::Udp => {
+            let known = timeouts.udp_port_s.iter().find(|(port, _)| *port == session.remote_port);
+            known.map_or(timeouts.udp_s, |(_, s)| *s)
+        }
+        Proto::Icmp => timeouts.icmp_s,
+        Proto::Other => timeouts.other_s,
+    }
+}

@@ -1,0 +1,180 @@
+//! The end of sessions, mappings, blocks and subscribers, and the small work of each second.
+
+use carrack_base::{Now, PoolId, Proto, Reason};
+
+use crate::engine::{Nat, idle_timeout_s};
+use crate::line::FORWARD;
+use crate::policy::Assignment;
+use crate::row::NatEvent;
+use crate::syn::OverdueSyn;
+
+/// Idle blocks looked at in one call.
+const IDLE_BLOCKS_MAX: usize = 64;
+
+impl Nat {
+    /// Expires what is due, a bounded share of the tables a call. Call it often (between bursts).
+    pub fn expire(&mut self, now: Now) {
+        let elapsed = now.ns.saturating_sub(self.swept_at_ns);
+        self.swept_at_ns = now.ns;
+        let lines = self.pacer.lines_due(self.tables.deadlines.lines_to_sweep(), elapsed);
+        if lines > 0 {
+            self.sweep(lines, now.s());
+        }
+        if now.s() != self.second_s {
+            self.second_s = now.s();
+            self.each_second(now.s());
+        }
+    }
+
+    /// The next held SYN that nobody inside claimed: the pipeline answers it and counts the drop.
+    pub fn next_overdue_syn(&mut self, now: Now) -> Option<OverdueSyn> {
+        self.syns.next_overdue(now.s())
+    }
+
+    fn sweep(&mut self, lines: usize, now_s: u32) {
+        let mut due = std::mem::take(&mut self.due);
+        due.clear();
+        self.tables.deadlines.sweep(now_s, lines, &mut |id| due.push(id));
+        for id in &due {
+            self.expire_session(*id, now_s);
+        }
+        self.due = due;
+    }
+
+    /// A session's deadline has come: it ends, or gets a later one because packets came meanwhile.
+    fn expire_session(&mut self, id: u32, now_s: u32) {
+        let Some(session) = self.tables.sessions.get(id) else { return };
+        let instance = self.policy.instances.get(usize::from(session.instance));
+        let deadline = instance.map_or(0, |i| session.seen_s.saturating_add(idle_timeout_s(i, session)));
+        if deadline > now_s {
+            self.tables.deadlines.set(id, deadline);
+        } else {
+            self.end_session(id, now_s);
+        }
+    }
+
+    /// Ends a session, and its mapping and subscriber when nothing else holds them. False when there was none.
+    pub(crate) fn end_session(&mut self, id: u32, now_s: u32) -> bool {
+        let Some(session) = self.tables.remove_session(id) else { return false };
+        self.drop_mapping_if_unused(session.mapping, now_s);
+        self.release_subscriber_if_unused(session.subscriber, now_s);
+        true
+    }
+
+    pub(crate) fn drop_mapping_if_unused(&mut self, id: u32, now_s: u32) {
+        let unused =
+            self.tables.mappings.get(id).is_some_and(|m| {
+                m.sessions == 0 && m.flags & FORWARD == 0 && self.tables.mappings.is_live(id)
+            });
+        if unused {
+            self.drop_mapping(id, now_s);
+        }
+    }
+
+    /// Removes a mapping and gives its port back (RFC 6888 REQ-8: held for a while, unless the NAT tracks the
+    /// protocol's end itself, as it does TCP's).
+    pub(crate) fn drop_mapping(&mut self, id: u32, now_s: u32) {
+        let Some(mapping) = self.tables.remove_mapping(id) else { return };
+        let hold = mapping.proto() != Proto::Tcp;
+        if let Some(state) = self.states.get_mut(usize::from(mapping.instance))
+            && !mapping.is_static()
+        {
+            state.ports.release(mapping.address, mapping.outside_port, mapping.proto(), now_s, hold);
+        }
+        self.release_subscriber_if_unused(mapping.subscriber, now_s);
+    }
+
+    /// Gives back the blocks of a subscriber without mappings where policy says at once, and its line when it has
+    /// nothing left.
+    pub(crate) fn release_subscriber_if_unused(&mut self, id: u32, now_s: u32) {
+        let Self { tables, states, policy, events, .. } = self;
+        if !tables.subscribers.is_live(id) {
+            return;
+        }
+        let Some(subscriber) = tables.subscribers.get_mut(id) else { return };
+        if subscriber.sessions > 0 || subscriber.mapping_count() > 0 {
+            return;
+        }
+        let at = subscriber.instance().index();
+        let (Some(instance), Some(state)) = (policy.instances.get(at), states.get_mut(at)) else { return };
+        let mut send = |event| events.push(event);
+        let keeps_blocks =
+            matches!(instance.assignment, Assignment::Blocks { idle_release_s, .. } if idle_release_s > 0);
+        while !keeps_blocks && let Some(block) = subscriber.blocks().first().copied() {
+            state.ports.release_block(instance, subscriber, block, now_s, &mut send);
+        }
+        if subscriber.is_unused() {
+            state.ports.unbind(instance, subscriber, &mut send);
+            tables.remove_subscriber(id);
+        }
+    }
+
+    fn each_second(&mut self, now_s: u32) {
+        for at in 0..self.states.len() {
+            self.release_idle_blocks(at, now_s);
+            self.watch_threshold(at);
+            self.report_refusals(at);
+        }
+    }
+
+    fn release_idle_blocks(&mut self, at: usize, now_s: u32) {
+        for _ in 0..IDLE_BLOCKS_MAX {
+            let Self { tables, states, policy, events, .. } = self;
+            let (Some(instance), Some(state)) = (policy.instances.get(at), states.get_mut(at)) else {
+                return;
+            };
+            state.ports.end_hold(now_s);
+            let Assignment::Blocks { idle_release_s, .. } = instance.assignment else { return };
+            if idle_release_s == 0 {
+                return;
+            }
+            let Some((owner, block)) = state.ports.next_idle(idle_release_s, now_s) else { return };
+            let Some(subscriber) = tables.subscribers.get_mut(owner) else { continue };
+            let mut send = |event| events.push(event);
+            state.ports.release_block(instance, subscriber, block, now_s, &mut send);
+            if subscriber.is_unused() {
+                state.ports.unbind(instance, subscriber, &mut send);
+                tables.remove_subscriber(owner);
+            }
+        }
+    }
+
+    /// RFC 6888 REQ-13: pool use crossing the threshold is an event, with 5 points of hysteresis.
+    fn watch_threshold(&mut self, at: usize) {
+        let Self { states, policy, events, .. } = self;
+        let (Some(instance), Some(state)) = (policy.instances.get(at), states.get_mut(at)) else { return };
+        let threshold = instance.pool_threshold_percent;
+        if threshold == 0 {
+            return;
+        }
+        let percent = state.ports.percent_used();
+        let above = if state.above_threshold { percent + 5 > threshold } else { percent >= threshold };
+        if above != state.above_threshold {
+            state.above_threshold = above;
+            let pool = instance.pools.first().map_or(PoolId(0), |p| p.id);
+            events.push(NatEvent::PoolThreshold { instance: instance.id, pool, percent, above });
+        }
+    }
+
+    /// Counts a refusal for the next event (RFC 6888 REQ-11: management is told).
+    pub(crate) fn note_refusal(&mut self, at: usize, inside: u32, reason: Reason) {
+        if let Some(state) = self.states.get_mut(at) {
+            state.refused_last = inside;
+            if let Some(count) = state.refused.get_mut(reason as usize) {
+                *count = count.saturating_add(1);
+            }
+        }
+    }
+
+    fn report_refusals(&mut self, at: usize) {
+        let Self { states, policy, events, .. } = self;
+        let (Some(instance), Some(state)) = (policy.instances.get(at), states.get_mut(at)) else { return };
+        for (index, count) in state.refused.iter_mut().enumerate() {
+            if let Some(reason) = Reason::from_index(index).filter(|_| *count > 0) {
+                let inside = state.refused_last;
+                let count = std::mem::take(count);
+                events.push(NatEvent::Refused { instance: instance.id, inside, reason, count });
+            }
+        }
+    }
+}

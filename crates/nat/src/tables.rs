@@ -1,0 +1,314 @@
+//! The tables of one worker and the operations that keep lines, index entries and counts together.
+
+use carrack_base::{InstanceId, Proto, Reason, VrfId};
+use carrack_tables::{Arena, ArenaError, Deadlines, Index, KeyedHasher, PageKind, PagePreference, Slab};
+
+use crate::flow::{Direction, Flow, subscriber_key};
+use crate::line::{Mapping, NONE, Permission, Session, Subscriber};
+use crate::policy::Capacity;
+use crate::row::{Endpoint, MemoryRow};
+
+/// Sessions, mappings and subscribers with their indexes.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    pub(crate) hasher: KeyedHasher,
+    pub(crate) sessions: Slab<Session>,
+    pub(crate) session_index: Index,
+    pub(crate) deadlines: Deadlines,
+    pub(crate) mappings: Slab<Mapping>,
+    pub(crate) mapping_index: Index,
+    pub(crate) subscribers: Slab<Subscriber>,
+    pub(crate) subscriber_index: Index,
+    /// Only while some instance filters by address.
+    pub(crate) permissions: Option<Permissions>,
+    capacity: Capacity,
+    page_preference: PagePreference,
+    pages: PageKind,
+    arena_bytes: usize,
+}
+
+/// Which mapping has sent to which address.
+#[derive(Debug)]
+pub(crate) struct Permissions {
+    pub(crate) lines: Slab<Permission>,
+    pub(crate) index: Index,
+}
+
+impl Tables {
+    /// Bytes that tables of this capacity take.
+    pub(crate) fn bytes_for(capacity: Capacity) -> usize {
+        let (sessions, mappings) = (capacity.sessions as usize, capacity.mappings as usize);
+        let subscribers = capacity.subscribers as usize;
+        Slab::<Session>::bytes_for(sessions)
+            + Index::bytes_for(sessions * 2)
+            + Deadlines::bytes_for(sessions)
+            + Slab::<Mapping>::bytes_for(mappings)
+            + Index::bytes_for(mappings * 2)
+            + Slab::<Subscriber>::bytes_for(subscribers)
+            + Index::bytes_for(subscribers)
+    }
+
+    pub(crate) fn new(
+        capacity: Capacity,
+        hasher: KeyedHasher,
+        pages: PagePreference,
+    ) -> Result<Self, ArenaError> {
+        let arena_bytes = Self::bytes_for(capacity);
+        let mut arena = Arena::new("nat-tables", arena_bytes, pages)?;
+        let (sessions, mappings) = (capacity.sessions as usize, capacity.mappings as usize);
+        Ok(Self {
+            hasher,
+            sessions: Slab::new(&mut arena, sessions)?,
+            session_index: Index::new(&mut arena, sessions * 2)?,
+            deadlines: Deadlines::new(&mut arena, sessions)?,
+            mappings: Slab::new(&mut arena, mappings)?,
+            mapping_index: Index::new(&mut arena, mappings * 2)?,
+            subscribers: Slab::new(&mut arena, capacity.subscribers as usize)?,
+            subscriber_index: Index::new(&mut arena, capacity.subscribers as usize)?,
+            permissions: None,
+            capacity,
+            page_preference: pages,
+            pages: arena.page_kind(),
+            arena_bytes,
+        })
+    }
+
+    /// Makes room for permissions; done at (re)configuration when an instance filters by address.
+    pub(crate) fn need_permissions(&mut self) -> Result<(), ArenaError> {
+        if self.permissions.is_some() {
+            return Ok(());
+        }
+        let lines = self.capacity.sessions as usize;
+        let bytes = Slab::<Permission>::bytes_for(lines) + Index::bytes_for(lines);
+        let mut arena = Arena::new("nat-permissions", bytes, self.page_preference)?;
+        self.permissions =
+            Some(Permissions { lines: Slab::new(&mut arena, lines)?, index: Index::new(&mut arena, lines)? });
+        self.arena_bytes += bytes;
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn hash(&self, key: [u64; 2]) -> u64 {
+        self.hasher.hash2(key[0], key[1])
+    }
+
+    /// The session of a packet.
+    #[inline]
+    pub(crate) fn find_session(&self, hash: u64, flow: &Flow, direction: Direction) -> Option<u32> {
+        self.session_index
+            .find(hash, |id| self.sessions.get(id).is_some_and(|line| line.is_of(flow, direction)))
+    }
+
+    /// The mapping whose inside (`Out`) or outside (`In`) endpoint is `local`.
+    pub(crate) fn find_mapping(
+        &self,
+        local: Endpoint,
+        vrf: VrfId,
+        proto: Proto,
+        direction: Direction,
+    ) -> Option<u32> {
+        let key = crate::flow::mapping_key(local, vrf, proto, direction);
+        self.mapping_index.find(self.hash(key), |id| {
+            self.mappings.get(id).is_some_and(|line| line.is_at(local, vrf, proto, direction))
+        })
+    }
+
+    pub(crate) fn find_subscriber(&self, inside: u32, vrf: VrfId) -> Option<u32> {
+        self.subscriber_index.find(self.hash(subscriber_key(inside, vrf)), |id| {
+            self.subscribers.get(id).is_some_and(|line| line.inside_ip == inside && line.inside_vrf == vrf.0)
+        })
+    }
+
+    pub(crate) fn add_subscriber(
+        &mut self,
+        inside: u32,
+        vrf: VrfId,
+        instance: InstanceId,
+    ) -> Result<u32, Reason> {
+        let line = Subscriber {
+            inside_ip: inside,
+            inside_vrf: vrf.0,
+            instance: instance.0,
+            ..Subscriber::default()
+        };
+        let id = self.subscribers.alloc(line).ok_or(Reason::NatSubscriberTableFull)?;
+        let hash = self.hash(subscriber_key(inside, vrf));
+        if self.subscriber_index.insert(hash, id).is_err() {
+            self.subscribers.free(id);
+            return Err(Reason::NatIndexFull);
+        }
+        Ok(id)
+    }
+
+    pub(crate) fn remove_subscriber(&mut self, id: u32) {
+        let Some(line) = self.subscribers.get(id) else { return };
+        let hash = self.hash(subscriber_key(line.inside_ip, VrfId(line.inside_vrf)));
+        self.subscriber_index.remove(hash, id);
+        self.subscribers.free(id);
+    }
+
+    /// Adds a mapping under its outside endpoint, and under its inside one when it is endpoint-independent.
+    pub(crate) fn add_mapping(&mut self, line: Mapping) -> Result<u32, Reason> {
+        let id = self.mappings.alloc(line).ok_or(Reason::NatMappingTableFull)?;
+        let inbound = self.hash(line.key(Direction::In));
+        if self.mapping_index.insert(inbound, id).is_err() {
+            self.mappings.free(id);
+            return Err(Reason::NatIndexFull);
+        }
+        if line.flags & crate::line::INDEPENDENT != 0 {
+            let outbound = self.hash(line.key(Direction::Out));
+            if self.mapping_index.insert(outbound, id).is_err() {
+                self.mapping_index.remove(inbound, id);
+                self.mappings.free(id);
+                return Err(Reason::NatIndexFull);
+            }
+        }
+        if let Some(subscriber) = self.subscribers.get_mut(line.subscriber)
+            && let Some(count) = subscriber.mappings.get_mut(usize::from(line.proto))
+        {
+            *count += 1;
+        }
+        Ok(id)
+    }
+
+    pub(crate) fn remove_mapping(&mut self, id: u32) -> Option<Mapping> {
+        let line = *self.mappings.get(id)?;
+        self.mapping_index.remove(self.hash(line.key(Direction::In)), id);
+        if line.flags & crate::line::INDEPENDENT != 0 {
+            self.mapping_index.remove(self.hash(line.key(Direction::Out)), id);
+        }
+        self.mappings.free(id);
+        if let Some(subscriber) = self.subscribers.get_mut(line.subscriber)
+            && let Some(count) = subscriber.mappings.get_mut(usize::from(line.proto))
+        {
+            *count = count.saturating_sub(1);
+        }
+        Some(line)
+    }
+
+    /// Adds a session, both directions, armed for `deadline_s`; counts it at its mapping and subscriber.
+    pub(crate) fn add_session(&mut self, mut line: Session, deadline_s: u32) -> Result<u32, Reason> {
+        let id = self.sessions.alloc(line).ok_or(Reason::NatSessionTableFull)?;
+        let (outbound, inbound) = (self.hash(line.key(Direction::Out)), self.hash(line.key(Direction::In)));
+        if self.session_index.insert(outbound, id).is_err() {
+            self.sessions.free(id);
+            return Err(Reason::NatIndexFull);
+        }
+        if self.session_index.insert(inbound, id).is_err() {
+            self.session_index.remove(outbound, id);
+            self.sessions.free(id);
+            return Err(Reason::NatIndexFull);
+        }
+        // A full permission table only narrows who else may send: the session itself stands.
+        line.permission = self.permit(line.mapping, line.remote_ip).unwrap_or(NONE);
+        if let Some(place) = self.sessions.get_mut(id) {
+            *place = line;
+        }
+        self.deadlines.set(id, deadline_s);
+        if let Some(mapping) = self.mappings.get_mut(line.mapping) {
+            mapping.sessions += 1;
+        }
+        if let Some(subscriber) = self.subscribers.get_mut(line.subscriber) {
+            subscriber.sessions += 1;
+        }
+        Ok(id)
+    }
+
+    /// Removes a session. Its mapping and subscriber stay, with their counts taken down.
+    pub(crate) fn remove_session(&mut self, id: u32) -> Option<Session> {
+        if !self.sessions.is_live(id) {
+            return None;
+        }
+        let line = *self.sessions.get(id)?;
+        self.session_index.remove(self.hash(line.key(Direction::Out)), id);
+        self.session_index.remove(self.hash(line.key(Direction::In)), id);
+        self.deadlines.clear(id);
+        self.sessions.free(id);
+        self.revoke(line.permission);
+        if let Some(mapping) = self.mappings.get_mut(line.mapping) {
+            mapping.sessions = mapping.sessions.saturating_sub(1);
+        }
+        if let Some(subscriber) = self.subscribers.get_mut(line.subscriber) {
+            subscriber.sessions = subscriber.sessions.saturating_sub(1);
+        }
+        Some(line)
+    }
+
+    fn permission_key(mapping: u32, remote_ip: u32) -> [u64; 2] {
+        [u64::from(mapping) << 32 | u64::from(remote_ip), 6]
+    }
+
+    /// Has the mapping sent to this address (RFC 4787 §5, address-dependent filtering)?
+    pub(crate) fn is_permitted(&self, mapping: u32, remote_ip: u32) -> bool {
+        self.find_permission(mapping, remote_ip).is_some()
+    }
+
+    fn find_permission(&self, mapping: u32, remote_ip: u32) -> Option<u32> {
+        let permissions = self.permissions.as_ref()?;
+        permissions.index.find(self.hash(Self::permission_key(mapping, remote_ip)), |id| {
+            permissions.lines.get(id).is_some_and(|p| p.mapping == mapping && p.remote_ip == remote_ip)
+        })
+    }
+
+    fn permit(&mut self, mapping: u32, remote_ip: u32) -> Option<u32> {
+        if let Some(id) = self.find_permission(mapping, remote_ip) {
+            self.permissions.as_mut()?.lines.get_mut(id)?.sessions += 1;
+            return Some(id);
+        }
+        let hash = self.hash(Self::permission_key(mapping, remote_ip));
+        let permissions = self.permissions.as_mut()?;
+        let id = permissions.lines.alloc(Permission { mapping, remote_ip, sessions: 1 })?;
+        if permissions.index.insert(hash, id).is_err() {
+            permissions.lines.free(id);
+            return None;
+        }
+        Some(id)
+    }
+
+    fn revoke(&mut self, id: u32) {
+        let Some(line) = self.permissions.as_mut().and_then(|p| p.lines.get_mut(id)) else { return };
+        line.sessions = line.sessions.saturating_sub(1);
+        if line.sessions > 0 {
+            return;
+        }
+        let key = Self::permission_key(line.mapping, line.remote_ip);
+        let hash = self.hash(key);
+        if let Some(permissions) = self.permissions.as_mut() {
+            permissions.index.remove(hash, id);
+            permissions.lines.free(id);
+        }
+    }
+
+    /// All bytes taken.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.arena_bytes
+    }
+
+    pub(crate) fn memory(&self, rows: &mut Vec<MemoryRow>) {
+        let pages = crate::pool::page_name(self.pages);
+        let mut row = |table, total: usize, used: usize, bytes: usize| {
+            rows.push(MemoryRow {
+                table,
+                total: total as u64,
+                used: used as u64,
+                bytes: bytes as u64,
+                pages,
+            });
+        };
+        row("sessions", self.sessions.capacity(), self.sessions.len(), self.sessions.bytes());
+        let index = &self.session_index;
+        row("session-index", index.capacity(), index.len(), index.bytes());
+        let timers = Deadlines::bytes_for(self.sessions.capacity());
+        row("session-timers", self.sessions.capacity(), self.sessions.len(), timers);
+        row("mappings", self.mappings.capacity(), self.mappings.len(), self.mappings.bytes());
+        let index = &self.mapping_index;
+        row("mapping-index", index.capacity(), index.len(), index.bytes());
+        row("subscribers", self.subscribers.capacity(), self.subscribers.len(), self.subscribers.bytes());
+        let index = &self.subscriber_index;
+        row("subscriber-index", index.capacity(), index.len(), index.bytes());
+        if let Some(permissions) = &self.permissions {
+            let (lines, index) = (&permissions.lines, &permissions.index);
+            row("permissions", lines.capacity(), lines.len(), lines.bytes() + index.bytes());
+        }
+    }
+}
