@@ -55,6 +55,7 @@ impl Prefix4 {
 
     /// Prefix length in bits, 0 to 32.
     #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "the length of a prefix, not of a collection")]
     pub const fn len(self) -> u8 {
         self.len
     }
