@@ -1,0 +1,56 @@
+//! Keeps the project's own promises: `compliance` and `layering`. A tool for developers, not shipped.
+#![forbid(unsafe_code)]
+
+use anyhow::{Context, Result, bail};
+use carrack_xtask::{compliance, layering, workspace_root};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+Usage: cargo run -p carrack-xtask -- <command>
+
+Commands:
+  compliance           write docs/compliance.md from docs/requirements/*.toml and the citations in code and tests
+  compliance --check   write nothing; fail when the file is stale, or a claim lacks its code or its test
+  layering             fail on upward dependencies, unsafe code, long files and hidden clocks";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments.iter().map(String::as_str).collect::<Vec<_>>()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[&str]) -> Result<()> {
+    let root = workspace_root();
+    match arguments {
+        ["compliance"] => {
+            let path = root.join(compliance::REPORT_PATH);
+            let report = compliance::generate(&root)?;
+            std::fs::write(&path, &report.text).with_context(|| format!("writing {}", path.display()))?;
+            println!("{}: {}", compliance::REPORT_PATH, report.summary);
+            for gap in &report.gaps {
+                println!("  {gap}");
+            }
+            Ok(())
+        }
+        ["compliance", "--check"] => fail_on("compliance", compliance::check(&root)?),
+        ["layering"] => fail_on("layering", layering::check(&root)?),
+        [] | ["--help" | "-h"] => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        other => bail!("unknown command '{}'\n\n{USAGE}", other.join(" ")),
+    }
+}
+
+fn fail_on(what: &str, problems: Vec<String>) -> Result<()> {
+    if problems.is_empty() {
+        println!("{what}: ok");
+        return Ok(());
+    }
+    bail!("{what}: {} problem(s)\n  {}", problems.len(), problems.join("\n  "))
+}
