@@ -1,0 +1,178 @@
+//! What the daemon says about itself: session table, subscribers, counters, a packet capture.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::LIMIT;
+use crate::lab::Lab;
+use crate::needs;
+use crate::plan::{self, Ns};
+use crate::router::Router;
+
+/// Output of a command shown at the end of a demonstration.
+#[derive(Clone, Debug, Serialize)]
+pub struct Exhibit {
+    /// What it shows.
+    pub title: String,
+    /// The command as typed by a person.
+    pub command: String,
+    /// Its output.
+    pub output: String,
+}
+
+/// Shows what there is to look at in a running daemon; empty for other routers.
+pub fn exhibits(lab: &Lab) -> Vec<Exhibit> {
+    if !matches!(lab.router(), Router::Carrack { .. }) {
+        return Vec::new();
+    }
+    let mut shown = Vec::new();
+    for (title, args) in [
+        ("Session table", &["show", "nat", "sessions"][..]),
+        ("Subscribers", &["show", "nat", "subscribers"]),
+        ("Pools", &["show", "nat", "pools"]),
+        ("Counters", &["show", "counters"]),
+        ("Workers", &["show", "workers"]),
+    ] {
+        let output = lab.carrack(args, LIMIT).map_or_else(
+            |error| format!("{error:#}"),
+            |done| if done.ok() { done.stdout } else { done.describe() },
+        );
+        shown.push(Exhibit {
+            title: title.to_owned(),
+            command: format!("carrack {}", args.join(" ")),
+            output,
+        });
+    }
+    let capture = lab.dir().join(CAPTURE).display().to_string();
+    if let Some(tshark) = needs::find("tshark").or_else(|| needs::find("tcpdump")) {
+        let program = tshark.display().to_string();
+        let argv = [program.as_str(), "-n", "-r", &capture];
+        if let Ok(done) = lab.exec(Ns::Lan, &argv, LIMIT) {
+            shown.push(Exhibit {
+                title: "Packet capture".to_owned(),
+                command: format!("{} -n -r {CAPTURE}", program.rsplit('/').next().unwrap_or(&program)),
+                output: done.stdout,
+            });
+        }
+    }
+    shown
+}
+
+/// File of the capture in the lab's directory.
+const CAPTURE: &str = "capture.pcapng";
+
+/// The session of a call that was just made is in the table, with inside, outside and remote address.
+pub(super) fn sessions(lab: &mut Lab) -> Result<String> {
+    let rows = rows(lab, &["show", "nat", "sessions"])?;
+    let text: Vec<String> = rows.iter().map(Value::to_string).collect();
+    let good = text
+        .iter()
+        .filter(|row| {
+            row.contains("100.64.0.") && row.contains(plan::POOL_PREFIX) && row.contains("203.0.113.")
+        })
+        .count();
+    if good == 0 {
+        bail!("no session shows inside, outside and remote address; the table: {text:?}");
+    }
+    Ok(format!("{} sessions", rows.len()))
+}
+
+/// Both subscribers are known.
+pub(super) fn subscribers(lab: &mut Lab) -> Result<String> {
+    let rows = rows(lab, &["show", "nat", "subscribers"])?;
+    let text = rows.iter().map(Value::to_string).collect::<String>();
+    for subscriber in [plan::SUB1, plan::SUB2] {
+        if !text.contains(subscriber) {
+            bail!("subscriber {subscriber} is not in the list: {text}");
+        }
+    }
+    Ok(format!("{} subscribers: {}, {}", rows.len(), plan::SUB1, plan::SUB2))
+}
+
+/// `rx = forwarded + punted + consumed + held + Σ drops`: the daemon's own balance is zero after all that traffic.
+pub(super) fn conservation(lab: &mut Lab) -> Result<String> {
+    let done = lab.carrack(&["show", "counters", "--json"], LIMIT)?.success()?;
+    let answer: Value = serde_json::from_str(&done.stdout).context("no JSON from `show counters`")?;
+    let balance = find_number(&answer, "balance").with_context(|| done.describe())?;
+    if balance != 0.0 {
+        bail!("balance is {balance} instead of 0\n{}", done.describe());
+    }
+    let figure = |key: &str| find_number(&answer, key).map_or_else(|| "?".to_owned(), |n| format!("{n}"));
+    Ok(format!(
+        "{} received = {} forwarded + {} punted + {} consumed + {} held + {} dropped",
+        figure("rx"),
+        figure("forwarded"),
+        figure("punted"),
+        figure("consumed"),
+        figure("held"),
+        figure("dropped"),
+    ))
+}
+
+/// A ping captured on its way through, before and after translation, in a file that other tools can read.
+pub(super) fn capture(lab: &mut Lab) -> Result<String> {
+    let Router::Carrack { binary, .. } = lab.router() else {
+        bail!("only the daemon captures");
+    };
+    let binary = binary.display().to_string();
+    let file = lab.dir().join(CAPTURE).display().to_string();
+    let socket = crate::router::socket(lab.dir()).display().to_string();
+    lab.start(Ns::Carrack, "capture", &[&binary, "capture", "-w", &file, "--socket", &socket])?;
+    std::thread::sleep(Duration::from_millis(300));
+    let ping = ["ping", "-n", "-c", "2", "-i", "0.1", "-W", "2", plan::SERVER];
+    lab.exec(Ns::Sub1, &ping, LIMIT)?.success()?;
+    std::thread::sleep(Duration::from_millis(300));
+    lab.stop("capture");
+    let reader = ["tshark", "tcpdump"]
+        .into_iter()
+        .find_map(needs::find)
+        .context("neither tshark nor tcpdump is installed to read the capture")?
+        .display()
+        .to_string();
+    let done = lab.exec(Ns::Lan, &[&reader, "-n", "-r", &file], LIMIT)?.success()?;
+    let packets = done.stdout.lines().count();
+    for address in [plan::SUB1, plan::POOL_PREFIX] {
+        if !done.stdout.contains(address) {
+            bail!("no packet of {address} in the capture\n{}\n{}", done.describe(), lab.log("capture"));
+        }
+    }
+    Ok(format!("{packets} packets, both sides of the translation"))
+}
+
+/// The rows of a `show` command's JSON: an array, an object with one array in it, or one object a line.
+fn rows(lab: &Lab, args: &[&str]) -> Result<Vec<Value>> {
+    let argv = [args, &["--json"]].concat();
+    let done = lab.carrack(&argv, LIMIT)?.success()?;
+    parse_rows(&done.stdout).with_context(|| done.describe())
+}
+
+pub(super) fn parse_rows(text: &str) -> Option<Vec<Value>> {
+    let values: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(text).into_iter().collect();
+    let mut values = values.ok()?;
+    if values.len() != 1 {
+        return Some(values);
+    }
+    match values.pop()? {
+        Value::Array(rows) => Some(rows),
+        Value::Object(fields) => {
+            let array = fields.values().find_map(Value::as_array).cloned();
+            Some(array.unwrap_or_else(|| vec![Value::Object(fields)]))
+        }
+        other => Some(vec![other]),
+    }
+}
+
+/// The first number under `key`, at any depth.
+pub(super) fn find_number(value: &Value, key: &str) -> Option<f64> {
+    match value {
+        Value::Object(fields) => fields
+            .get(key)
+            .and_then(Value::as_f64)
+            .or_else(|| fields.values().find_map(|inner| find_number(inner, key))),
+        Value::Array(items) => items.iter().find_map(|inner| find_number(inner, key)),
+        _ => None,
+    }
+}

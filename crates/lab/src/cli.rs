@@ -1,0 +1,254 @@
+//! `carrack lab …`.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::checks::{self, exhibits};
+use crate::command::{self, display};
+use crate::lab::{Lab, Options, in_namespace};
+use crate::plan::{self, Ns};
+use crate::report::{self, Report, say};
+use crate::router::{self, Io, Router};
+
+/// Demonstration networks in network namespaces (need root).
+#[derive(Debug, Args)]
+pub struct LabArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Bring a lab up, try everything with real programs, report, and take it down again.
+    Demo {
+        #[command(flatten)]
+        choice: Choice,
+        /// Print one JSON document instead of the report.
+        #[arg(long)]
+        json: bool,
+        /// Show whole tables instead of their first lines.
+        #[arg(long)]
+        full: bool,
+    },
+    /// Bring a lab up and leave it running, to play with.
+    Up {
+        #[command(flatten)]
+        choice: Choice,
+    },
+    /// Take a lab down; also clears what a killed one left.
+    Down {
+        #[command(flatten)]
+        name: Name,
+    },
+    /// List labs.
+    List,
+    /// Run a program in one of a lab's namespaces.
+    #[command(after_help = "Example:\n  carrack lab exec sub1 -- curl http://www.example.net/")]
+    Exec {
+        #[command(flatten)]
+        name: Name,
+        /// sub1, sub2, lan, carrack, isp or inet.
+        #[arg(value_parser = role)]
+        ns: Ns,
+        /// The program and its arguments, after `--`.
+        #[arg(required = true, last = true)]
+        command: Vec<String>,
+    },
+    /// Open a shell in one of a lab's namespaces.
+    Shell {
+        #[command(flatten)]
+        name: Name,
+        /// sub1, sub2, lan, carrack, isp or inet.
+        #[arg(value_parser = role)]
+        ns: Ns,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Name {
+    /// Name of the lab: 1 to 24 of a-z, 0-9 and -.
+    #[arg(long, default_value = "demo")]
+    name: String,
+}
+
+#[derive(Debug, Args)]
+struct Choice {
+    #[command(flatten)]
+    name: Name,
+    /// How carrack takes packets from its interfaces.
+    #[arg(long, value_enum, default_value = "af-packet")]
+    io: Io,
+    /// What routes: carrack, or the kernel's own NAT for comparison.
+    #[arg(long, value_enum, default_value = "carrack")]
+    router: Kind,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Kind {
+    Carrack,
+    LinuxNft,
+}
+
+/// Does what the arguments say. Exit code 0 when all went well, 1 when something did not pass or failed, 2 when the
+/// request itself cannot be met.
+pub fn run(args: LabArgs) -> ExitCode {
+    let result = match args.action {
+        Action::Demo { choice, json, full } => demo(&choice, json, full),
+        Action::Up { choice } => up(&choice),
+        Action::Down { name } => down(&name.name),
+        Action::List => list(),
+        Action::Exec { name, ns, command } => exec(&name.name, ns, &command),
+        Action::Shell { name, ns } => {
+            let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
+            exec(&name.name, ns, &[shell])
+        }
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("carrack lab: {error:#}");
+        ExitCode::from(1)
+    })
+}
+
+impl Choice {
+    fn options(&self) -> Result<Options> {
+        Ok(Options {
+            name: self.name.name.clone(),
+            router: match self.router {
+                Kind::Carrack => Router::this_binary(self.io)?,
+                Kind::LinuxNft => Router::LinuxNft,
+            },
+        })
+    }
+}
+
+fn demo(choice: &Choice, json: bool, full: bool) -> Result<ExitCode> {
+    command::note_interrupts();
+    let started = Instant::now();
+    let options = choice.options()?;
+    let label = options.router.label();
+    let tell = |text: &str| {
+        if !json {
+            say(text);
+        }
+    };
+    tell(&format!(
+        "Subscribers {} and {} reach the Internet through {label}, pool {}.\n",
+        plan::SUB1,
+        plan::SUB2,
+        plan::POOL
+    ));
+    let mut lab = Lab::up(options)?;
+    let up_seconds = started.elapsed().as_secs_f64();
+    tell(&format!("  six namespaces, eight servers and the router are up after {up_seconds:.1} s"));
+    let colour = report::colour();
+    let checks = checks::run_all(&mut lab, |outcome| tell(&report::line(outcome, colour)));
+    let exhibits = exhibits(&lab);
+    for exhibit in &exhibits {
+        tell(&report::exhibit(exhibit, if full { usize::MAX } else { 12 }));
+    }
+    let failed = checks.iter().any(|check| !check.passed);
+    if failed && !json {
+        say(&format!("\nEnd of the router's log:\n{}", command::tail(&lab.log("router"), 30).join("\n")));
+    }
+    let interrupted = command::interrupted();
+    let tidy = lab.down().map_err(|error| format!("{error:#}"));
+    let report = Report {
+        router: label,
+        checks,
+        tidy,
+        exhibits,
+        seconds: started.elapsed().as_secs_f64(),
+        interrupted,
+    };
+    if json {
+        say(&serde_json::to_string_pretty(&report)?);
+    } else {
+        say(report.closing().trim_end());
+    }
+    Ok(ExitCode::from(u8::from(!report.passed())))
+}
+
+fn up(choice: &Choice) -> Result<ExitCode> {
+    command::note_interrupts();
+    let lab = Lab::up(choice.options()?)?;
+    let name = lab.name().to_owned();
+    let option = if name == "demo" { String::new() } else { format!(" --name {name}") };
+    let dir = lab.dir().display().to_string();
+    let carrack = matches!(lab.router(), Router::Carrack { .. });
+    let socket = router::socket(lab.dir()).display().to_string();
+    lab.keep()?;
+    say(&format!("Lab `{name}` is up. Config, logs and served files are in {dir}.\n\nTry:"));
+    let exec = |ns: Ns, line: &str| say(&format!("  carrack lab exec{option} {ns} -- {line}"));
+    exec(Ns::Sub1, &format!("curl http://{}/", plan::SERVER_NAME));
+    exec(Ns::Sub1, &format!("traceroute -n {}", plan::SERVER));
+    exec(Ns::Sub2, &format!("iperf3 -c {}", plan::SERVER));
+    exec(Ns::Inet, &format!("curl http://{}:{}/", plan::FORWARD_ADDRESS, plan::FORWARD_PORT));
+    say(&format!("  carrack lab shell{option} sub1"));
+    if carrack {
+        say(&format!("\n  export CARRACK_SOCKET={socket}"));
+        for line in [
+            "show nat sessions",
+            "show nat subscribers",
+            "show counters",
+            "show workers",
+            "capture -w capture.pcapng",
+        ] {
+            say(&format!("  carrack {line}"));
+        }
+    }
+    say(&format!("\nWhen done:\n  carrack lab down{option}"));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn down(name: &str) -> Result<ExitCode> {
+    if !plan::valid_name(name) {
+        bail!("`{name}` cannot be a lab: names have 1 to 24 of a-z, 0-9 and -");
+    }
+    if !nix::unistd::geteuid().is_root() {
+        bail!("taking a lab down needs root: run the same command with sudo");
+    }
+    let text = if Lab::down_by_name(name)? {
+        format!("Lab `{name}` is down.")
+    } else {
+        format!("There is no lab `{name}`.")
+    };
+    say(&text);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list() -> Result<ExitCode> {
+    let labs = Lab::list();
+    if labs.is_empty() {
+        say("no labs");
+    }
+    for (name, router, in_use) in labs {
+        let state = if in_use { "up" } else { "dead: clear it with `carrack lab down`" };
+        say(&format!("{name:<24} {router:<20} {state}"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Becomes the program.
+fn exec(name: &str, ns: Ns, argv: &[String]) -> Result<ExitCode> {
+    if !plan::valid_name(name) || !std::path::Path::new("/run/netns").join(ns.full_name(name)).exists() {
+        bail!("there is no lab `{name}`: bring it up with `carrack lab up`, or see `carrack lab list`");
+    }
+    let words: Vec<&str> = argv.iter().map(String::as_str).collect();
+    let line = in_namespace(name, ns, &words);
+    let Some((program, args)) = line.split_first() else {
+        bail!("no program given");
+    };
+    let error = Command::new(program).args(args).exec();
+    bail!("cannot run `{}`: {error}", display(&line))
+}
+
+fn role(word: &str) -> Result<Ns, String> {
+    Ns::from_role(word).ok_or_else(|| {
+        let roles = Ns::ALL.map(Ns::role).join(", ");
+        format!("a lab has the namespaces {roles}")
+    })
+}

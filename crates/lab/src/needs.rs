@@ -1,0 +1,56 @@
+//! What a lab needs from the machine, found out before anything is created.
+
+use std::env;
+use std::path::PathBuf;
+
+/// Program and the Debian package it comes in.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("ip", "iproute2"),
+    ("ss", "iproute2"),
+    ("ethtool", "ethtool"),
+    ("ping", "iputils-ping"),
+    ("traceroute", "traceroute"),
+    ("curl", "curl"),
+    ("dig", "bind9-dnsutils"),
+    ("dnsmasq", "dnsmasq-base"),
+    ("socat", "socat"),
+    ("iperf3", "iperf3"),
+    ("python3", "python3"),
+    ("sha256sum", "coreutils"),
+];
+
+/// Why no lab can be brought up on this machine, in a sentence that says what to do; `None` when one can.
+pub fn missing() -> Option<String> {
+    if !nix::unistd::geteuid().is_root() {
+        return Some("network namespaces need root: run the same command with sudo, or as root".to_owned());
+    }
+    let mut programs = Vec::new();
+    let mut packages: Vec<&str> = Vec::new();
+    for (program, package) in PROGRAMS {
+        if find(program).is_none() {
+            programs.push(*program);
+            if !packages.contains(package) {
+                packages.push(package);
+            }
+        }
+    }
+    if programs.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "missing programs: {}. On Debian: apt-get install {}",
+        programs.join(", "),
+        packages.join(" ")
+    ))
+}
+
+/// Where a program is: the system's own directories first, so that wrappers in a user's PATH do not slow it down.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    ["/usr/sbin", "/usr/bin", "/sbin", "/bin"]
+        .into_iter()
+        .map(PathBuf::from)
+        .chain(env::split_paths(&path))
+        .map(|dir| dir.join(program))
+        .find(|file| file.is_file())
+}
