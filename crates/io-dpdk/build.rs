@@ -1,0 +1,46 @@
+//! Builds the C shim against the system's libdpdk and links the few DPDK libraries it calls.
+
+use std::process::Command;
+
+/// Oldest release the shim compiles with.
+const DPDK_VERSION_MIN: &str = "22.11";
+
+/// What the shim calls itself. Drivers are shared objects that the environment abstraction layer loads at start.
+const LIBRARIES: [&str; 5] = ["rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_eal"];
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=shim/shim.c");
+    println!("cargo::rerun-if-changed=shim/shim.h");
+    println!("cargo::rerun-if-env-changed=PKG_CONFIG_PATH");
+    let atleast = format!("--atleast-version={DPDK_VERSION_MIN}");
+    if pkg_config(&[&atleast]).is_none() {
+        let found = pkg_config(&["--modversion"]).unwrap_or_else(|| "none".to_owned());
+        panic!(
+            "DPDK {DPDK_VERSION_MIN} or newer is needed, found {}. Install libdpdk-dev and pkg-config, \
+             or set PKG_CONFIG_PATH to the directory of libdpdk.pc.",
+            found.trim()
+        );
+    }
+    let mut shim = cc::Build::new();
+    shim.file("shim/shim.c").warnings(true).extra_warnings(true).std("gnu11").opt_level(3);
+    for flag in pkg_config(&["--cflags"]).unwrap_or_default().split_whitespace() {
+        // System headers, so that DPDK's own warnings stay out of ours.
+        match flag.strip_prefix("-I") {
+            Some(directory) => shim.flag("-isystem").flag(directory),
+            None => shim.flag(flag),
+        };
+    }
+    shim.compile("carrack_dpdk_shim");
+    if let Some(directory) = pkg_config(&["--variable=libdir"]) {
+        println!("cargo::rustc-link-search=native={}", directory.trim());
+    }
+    for library in LIBRARIES {
+        println!("cargo::rustc-link-lib=dylib={library}");
+    }
+}
+
+fn pkg_config(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("pkg-config").args(arguments).arg("libdpdk").output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}

@@ -1,0 +1,357 @@
+/* See shim.h. */
+#define _GNU_SOURCE
+#include "shim.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rte_dev.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_ether.h>
+#include <rte_lcore.h>
+#include <rte_log.h>
+#include <rte_mbuf.h>
+#include <rte_mempool.h>
+#include <rte_version.h>
+
+_Static_assert(sizeof(struct carrack_frame) == 24, "Frame is 24 bytes");
+_Static_assert(offsetof(struct carrack_frame, data) == 0, "Frame.data");
+_Static_assert(offsetof(struct carrack_frame, len) == 8, "Frame.len");
+_Static_assert(offsetof(struct carrack_frame, headroom) == 10, "Frame.headroom");
+_Static_assert(offsetof(struct carrack_frame, tailroom) == 12, "Frame.tailroom");
+_Static_assert(offsetof(struct carrack_frame, port) == 14, "Frame.port");
+_Static_assert(offsetof(struct carrack_frame, cookie) == 16, "Frame.cookie");
+/* The Rust side shows pools a headroom of 128 bytes by default. */
+_Static_assert(RTE_PKTMBUF_HEADROOM == 128, "libdpdk was built with an unusual mbuf headroom");
+
+#define BURST_MAX 64
+
+/* ---- environment ---------------------------------------------------------------------------------------------- */
+
+static char log_text[8192];
+static size_t log_length;
+static int log_verbose;
+static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Keeps the newest text: a message about a failure quotes it. */
+static ssize_t log_write(void *cookie, const char *text, size_t size)
+{
+	(void)cookie;
+	pthread_mutex_lock(&log_lock);
+	size_t keep = size < sizeof(log_text) ? size : sizeof(log_text);
+	if (log_length + keep > sizeof(log_text)) {
+		size_t drop = log_length + keep - sizeof(log_text);
+		memmove(log_text, log_text + drop, log_length - drop);
+		log_length -= drop;
+	}
+	memcpy(log_text + log_length, text + (size - keep), keep);
+	log_length += keep;
+	if (log_verbose)
+		fwrite(text, 1, size, stderr);
+	pthread_mutex_unlock(&log_lock);
+	return (ssize_t)size;
+}
+
+size_t carrack_log_take(char *out, size_t size)
+{
+	pthread_mutex_lock(&log_lock);
+	size_t taken = log_length < size ? log_length : size;
+	memcpy(out, log_text + (log_length - taken), taken);
+	log_length = 0;
+	pthread_mutex_unlock(&log_lock);
+	return taken;
+}
+
+int carrack_eal_init(int argc, char **argv, int verbose)
+{
+	cookie_io_functions_t functions = { .write = log_write };
+	FILE *stream = fopencookie(NULL, "w", functions);
+
+	log_verbose = verbose;
+	if (stream == NULL)
+		return -ENOMEM;
+	setvbuf(stream, NULL, _IOLBF, 0);
+	rte_openlog_stream(stream);
+	if (rte_eal_init(argc, argv) < 0)
+		return rte_errno > 0 ? -rte_errno : -EINVAL;
+	return 0;
+}
+
+int carrack_eal_cleanup(void)
+{
+	return rte_eal_cleanup();
+}
+
+int carrack_thread_register(void)
+{
+	if (rte_lcore_id() != LCORE_ID_ANY)
+		return 0;
+	return rte_thread_register() < 0 ? -rte_errno : 0;
+}
+
+void carrack_thread_unregister(void)
+{
+	rte_thread_unregister();
+}
+
+const char *carrack_dpdk_version(void)
+{
+	return rte_version();
+}
+
+/* ---- frames --------------------------------------------------------------------------------------------------- */
+
+static inline void frame_of(struct rte_mbuf *m, uint16_t index, struct carrack_frame *out)
+{
+	out->data = rte_pktmbuf_mtod(m, uint8_t *);
+	out->len = m->data_len;
+	out->headroom = m->data_off;
+	out->tailroom = (uint16_t)(m->buf_len - m->data_off - m->data_len);
+	out->port = index;
+	out->cookie = m;
+}
+
+static inline struct rte_mbuf *mbuf_of(const struct carrack_frame *frame)
+{
+	struct rte_mbuf *m = frame->cookie;
+
+	m->data_off = frame->headroom;
+	m->data_len = frame->len;
+	m->pkt_len = frame->len;
+	m->ol_flags &= RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL;
+	return m;
+}
+
+void *carrack_pool_create(const char *name, uint32_t frames, uint32_t cache, uint16_t frame_bytes)
+{
+	return rte_pktmbuf_pool_create(name, frames, cache, 0, RTE_PKTMBUF_HEADROOM + frame_bytes, SOCKET_ID_ANY);
+}
+
+void carrack_pool_free(void *pool)
+{
+	rte_mempool_free(pool);
+}
+
+uint32_t carrack_pool_available(const void *pool)
+{
+	return rte_mempool_avail_count(pool);
+}
+
+int carrack_frame_alloc(void *pool, struct carrack_frame *out)
+{
+	struct rte_mbuf *m = rte_pktmbuf_alloc(pool);
+
+	if (m == NULL)
+		return -ENOBUFS;
+	frame_of(m, 0, out);
+	return 0;
+}
+
+void carrack_frame_free(const struct carrack_frame *frames, size_t count)
+{
+	struct rte_mbuf *burst[BURST_MAX];
+
+	while (count > 0) {
+		unsigned int n = count < BURST_MAX ? (unsigned int)count : BURST_MAX;
+
+		for (unsigned int i = 0; i < n; i++)
+			burst[i] = frames[i].cookie;
+		rte_pktmbuf_free_bulk(burst, n);
+		frames += n;
+		count -= n;
+	}
+}
+
+/* ---- ports ---------------------------------------------------------------------------------------------------- */
+
+int carrack_port_attach(const char *bus, const char *name, const char *arguments, uint16_t *port)
+{
+	int failed;
+
+	/* A physical port named in the environment's list is there already. */
+	if (rte_eth_dev_get_port_by_name(name, port) == 0)
+		return 0;
+	failed = rte_eal_hotplug_add(bus, name, arguments);
+	if (failed)
+		return failed;
+	return rte_eth_dev_get_port_by_name(name, port);
+}
+
+static uint16_t within(uint16_t wanted, const struct rte_eth_desc_lim *limits)
+{
+	if (limits->nb_max > 0 && wanted > limits->nb_max)
+		wanted = limits->nb_max;
+	if (wanted < limits->nb_min)
+		wanted = limits->nb_min;
+	if (limits->nb_align > 1)
+		wanted = (uint16_t)(wanted - wanted % limits->nb_align);
+	return wanted;
+}
+
+static int configure(uint16_t port, struct carrack_port_options *options, const struct rte_eth_dev_info *info)
+{
+	struct rte_eth_conf conf;
+	uint64_t by_address = info->flow_type_rss_offloads & RTE_ETH_RSS_IP;
+
+	memset(&conf, 0, sizeof(conf));
+	if (options->mtu > RTE_ETHER_MTU)
+		conf.rxmode.mtu = options->mtu;
+	options->rss = options->queues > 1 && by_address != 0;
+	if (options->rss) {
+		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+		conf.rx_adv_conf.rss_conf.rss_hf = by_address;
+	}
+	/* Every frame comes from one pool and has one reference, which some drivers send faster. */
+	conf.txmode.offloads = info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
+	return rte_eth_dev_configure(port, options->queues, options->queues, &conf);
+}
+
+static int setup_queues(uint16_t port, const struct carrack_port_options *options,
+			const struct rte_eth_dev_info *info, void *pool)
+{
+	uint16_t rx = within(options->rx_descriptors, &info->rx_desc_lim);
+	uint16_t tx = within(options->tx_descriptors, &info->tx_desc_lim);
+	unsigned int socket = (unsigned int)rte_eth_dev_socket_id(port);
+	int failed = rte_eth_dev_adjust_nb_rx_tx_desc(port, &rx, &tx);
+
+	for (uint16_t queue = 0; queue < options->queues && !failed; queue++) {
+		failed = rte_eth_rx_queue_setup(port, queue, rx, socket, NULL, pool);
+		if (!failed)
+			failed = rte_eth_tx_queue_setup(port, queue, tx, socket, NULL);
+	}
+	return failed;
+}
+
+int carrack_port_start(uint16_t port, struct carrack_port_options *options, void *pool)
+{
+	struct rte_eth_dev_info info;
+	int failed = rte_eth_dev_info_get(port, &info);
+
+	if (failed)
+		return failed;
+	if (options->queues > info.max_rx_queues || options->queues > info.max_tx_queues)
+		return -ERANGE;
+	failed = configure(port, options, &info);
+	if (!failed)
+		failed = setup_queues(port, options, &info, pool);
+	if (!failed && options->mtu > 0)
+		failed = rte_eth_dev_set_mtu(port, options->mtu);
+	if (failed == -ENOTSUP)
+		failed = 0;
+	if (!failed)
+		failed = rte_eth_dev_start(port);
+	if (!failed && options->promiscuous) {
+		failed = rte_eth_promiscuous_enable(port);
+		if (failed == -ENOTSUP)
+			failed = 0;
+	}
+	return failed;
+}
+
+int carrack_port_close(uint16_t port, const char *bus, const char *name)
+{
+	int failed = rte_eth_dev_stop(port);
+	int not_closed = rte_eth_dev_close(port);
+	int not_removed = rte_eal_hotplug_remove(bus, name);
+
+	return failed ? failed : not_closed ? not_closed : not_removed;
+}
+
+int carrack_port_link(uint16_t port, struct carrack_link *out)
+{
+	struct rte_ether_addr mac;
+	struct rte_eth_link link;
+	int failed;
+
+	memset(out, 0, sizeof(*out));
+	memset(&link, 0, sizeof(link));
+	failed = rte_eth_macaddr_get(port, &mac);
+	if (failed)
+		return failed;
+	memcpy(out->mac, mac.addr_bytes, sizeof(out->mac));
+	failed = rte_eth_dev_get_mtu(port, &out->mtu);
+	if (failed)
+		return failed;
+	failed = rte_eth_link_get_nowait(port, &link);
+	if (failed)
+		return failed;
+	out->up = link.link_status == RTE_ETH_LINK_UP;
+	if (link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN)
+		out->speed_mbps = link.link_speed;
+	return 0;
+}
+
+int carrack_port_stats(uint16_t port, struct carrack_stats *out)
+{
+	struct rte_eth_stats stats;
+	int failed = rte_eth_stats_get(port, &stats);
+
+	if (failed)
+		return failed;
+	out->rx_packets = stats.ipackets;
+	out->rx_bytes = stats.ibytes;
+	out->tx_packets = stats.opackets;
+	out->tx_bytes = stats.obytes;
+	out->rx_missed = stats.imissed;
+	out->rx_errors = stats.ierrors;
+	out->rx_nombuf = stats.rx_nombuf;
+	out->tx_errors = stats.oerrors;
+	return 0;
+}
+
+/* ---- bursts --------------------------------------------------------------------------------------------------- */
+
+/* Makes one segment of many, and puts back a VLAN tag the driver has taken out. */
+static __rte_noinline int make_plain(struct rte_mbuf **m)
+{
+	if (rte_pktmbuf_linearize(*m) < 0)
+		return -1;
+	if (((*m)->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0 && rte_vlan_insert(m) != 0)
+		return -1;
+	return 0;
+}
+
+uint16_t carrack_rx(uint16_t port, uint16_t queue, uint16_t index, struct carrack_frame *out, uint16_t max,
+		    struct carrack_rx_drops *drops)
+{
+	struct rte_mbuf *burst[BURST_MAX];
+	uint16_t kept = 0;
+	uint16_t n = rte_eth_rx_burst(port, queue, burst, max < BURST_MAX ? max : BURST_MAX);
+
+	for (uint16_t i = 0; i < n; i++) {
+		struct rte_mbuf *m = burst[i];
+
+		if (unlikely(m->nb_segs != 1 || (m->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0)) {
+			if (make_plain(&m) != 0) {
+				rte_pktmbuf_free(m);
+				drops->packets++;
+				continue;
+			}
+		}
+		frame_of(m, index, &out[kept++]);
+	}
+	return kept;
+}
+
+uint16_t carrack_tx(uint16_t port, uint16_t queue, const struct carrack_frame *frames, uint16_t count)
+{
+	struct rte_mbuf *burst[BURST_MAX];
+	uint16_t sent = 0;
+
+	while (sent < count) {
+		uint16_t n = count - sent < BURST_MAX ? (uint16_t)(count - sent) : BURST_MAX;
+
+		for (uint16_t i = 0; i < n; i++)
+			burst[i] = mbuf_of(&frames[sent + i]);
+		uint16_t taken = rte_eth_tx_burst(port, queue, burst, n);
+		sent += taken;
+		if (taken < n)
+			break;
+	}
+	return sent;
+}
