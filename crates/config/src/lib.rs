@@ -1,2 +1,26 @@
 //! Desired state: one TOML file, validation with line numbers, diff, generated reference.
+//!
+//! ```text
+//! text → read (tables, by the table of keys) → parse (typed config) → check (what must fit together)
+//!      → compile (ids, routes, policy: what the workers forward by)        diff (what a reload would do)
+//! ```
+//!
+//! Every fault of a file is reported at once, with line and column, in a sentence that says what to do.
 #![forbid(unsafe_code)]
+
+mod check;
+pub mod keys;
+mod load;
+mod model;
+mod parse;
+mod read;
+mod source;
+mod suggest;
+mod value;
+
+pub use model::{
+    Api, ApiTcp, Attach, Config, DEFAULT_VRF, ForwardConfig, HugePages, Idle, InterfaceConfig, Memory, NatConfig,
+    OneToOneConfig, PoolConfig, PortsConfig, RouteConfig, RouteTarget, System, Workers,
+};
+pub use source::{At, ConfigError, Diagnostic, Severity, Span, Warning};
+pub use value::{Endpoint, InterfaceAddress, PortRange};

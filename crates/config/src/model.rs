@@ -1,0 +1,351 @@
+//! The desired state as typed values, each with its place in the file where a later check may want to point at it.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use carrack_base::{Prefix4, Proto, Range4};
+use carrack_host::ArpTimers;
+use carrack_io::DeviceSpec;
+use carrack_nat::policy::{ExhaustedIcmp, Filtering, Limits, Mapping, Pooling, Timeouts};
+use carrack_pipeline::snapshot::{Policers, Side, Vlan};
+
+use crate::keys::KeyInfo;
+use crate::source::{At, Source, Span};
+use crate::value::{Endpoint, InterfaceAddress, PortRange};
+
+/// Name of the routing instance that always exists.
+pub const DEFAULT_VRF: &str = "default";
+
+/// A validated config.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// `[system]`.
+    pub system: System,
+    /// `[workers]`.
+    pub workers: Workers,
+    /// `[memory]`.
+    pub memory: Memory,
+    /// `[api]`.
+    pub api: Api,
+    /// `[policers]`.
+    pub policers: Policers,
+    /// `[arp]`.
+    pub arp: ArpTimers,
+    /// `[fragments] timeout_ms`.
+    pub fragment_timeout_ms: u32,
+    /// Declared routing instances, without `default`.
+    pub vrfs: Vec<At<String>>,
+    /// `[[interface]]`, in file order.
+    pub interfaces: Vec<InterfaceConfig>,
+    /// `[[route]]`, in file order.
+    pub routes: Vec<RouteConfig>,
+    /// `[[nat]]`, in file order.
+    pub nat: Vec<NatConfig>,
+    pub(crate) source: Source,
+    pub(crate) facts: Facts,
+}
+
+/// Every value of a config by its path, for `diff`.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Facts {
+    /// Elements of list tables and the table they belong to: `nat.cgn1`.
+    pub(crate) items: BTreeMap<String, &'static str>,
+    /// Values, defaults included, and their key: `nat.cgn1.timeouts.udp`.
+    pub(crate) values: BTreeMap<String, (&'static KeyInfo, String)>,
+}
+
+/// The daemon as a whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct System {
+    /// Name of the router.
+    pub name: String,
+    /// Directory for socket, lock and clean-up state.
+    pub run_dir: PathBuf,
+}
+
+/// What a worker without packets does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Idle {
+    /// Sleeps for moments.
+    #[default]
+    Sleep,
+    /// Polls on.
+    Poll,
+}
+
+/// The forwarding threads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workers {
+    /// How many, 1 to [`carrack_base::WORKERS_MAX`].
+    pub count: u8,
+    /// The CPU of each; empty for no pinning.
+    pub cores: Vec<u16>,
+    /// What to do without packets.
+    pub idle: Idle,
+    /// Most packets taken at once, 1 to [`carrack_base::BURST_PACKETS_MAX`].
+    pub burst: u16,
+}
+
+/// Pages for tables and buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HugePages {
+    /// Reserved huge pages when there are any.
+    #[default]
+    Auto,
+    /// 1 GiB pages or no start.
+    OneG,
+    /// 2 MiB pages or no start.
+    TwoM,
+    /// Ordinary pages.
+    Off,
+}
+
+/// Sizes, for the whole daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// Pages.
+    pub huge_pages: HugePages,
+    /// DPDK's memory, MiB.
+    pub dpdk_mb: u32,
+    /// Packet buffers.
+    pub frames: u32,
+    /// Bytes of a packet buffer, without headroom.
+    pub frame_bytes: u16,
+    /// NAT sessions.
+    pub sessions: u32,
+    /// NAT mappings.
+    pub mappings: u32,
+    /// Subscribers.
+    pub subscribers: u32,
+    /// Fragmented packets in flight.
+    pub fragments: u32,
+    /// Held fragments.
+    pub held_fragments: u32,
+    /// Held unsolicited SYNs.
+    pub held_syns: u32,
+    /// Neighbours.
+    pub neighbours: u32,
+    /// Packets that wait for ARP, each worker.
+    pub held_for_neighbour: u32,
+}
+
+/// Where the management API listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Api {
+    /// Local socket.
+    pub socket: PathBuf,
+    /// TCP, with token and TLS.
+    pub tcp: Option<ApiTcp>,
+}
+
+/// The management API over TCP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiTcp {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// File with the bearer token.
+    pub token_file: PathBuf,
+    /// Certificate chain, PEM.
+    pub tls_cert: PathBuf,
+    /// Private key, PEM.
+    pub tls_key: PathBuf,
+}
+
+/// What an interface is on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Attach {
+    /// It is a port.
+    Device(At<DeviceSpec>),
+    /// It is a VLAN of a port.
+    Parent {
+        /// Name of the port's interface.
+        parent: At<String>,
+        /// Its tags, never [`Vlan::None`].
+        vlan: At<Vlan>,
+    },
+}
+
+/// One interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InterfaceConfig {
+    /// Its name.
+    pub name: At<String>,
+    /// Port or VLAN.
+    pub attach: Attach,
+    /// Side of the NAT.
+    pub side: Side,
+    /// Own addresses.
+    pub addresses: Vec<At<InterfaceAddress>>,
+    /// Largest IPv4 packet; `None` takes the port's or parent's.
+    pub mtu: Option<At<u16>>,
+    /// Routing instance.
+    pub vrf: At<String>,
+    /// Administratively up.
+    pub up: bool,
+    /// Strict reverse-path check.
+    pub urpf: bool,
+}
+
+/// Where a static route leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RouteTarget {
+    /// Through a gateway; the interface when it was given.
+    Gateway {
+        /// Address, host byte order.
+        via: At<u32>,
+        /// Name of the outgoing interface.
+        interface: Option<At<String>>,
+    },
+    /// Destinations are neighbours on the interface.
+    Interface(At<String>),
+    /// Discard silently.
+    Blackhole,
+    /// Discard with ICMP 3/13.
+    Prohibit,
+}
+
+/// One static route.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteConfig {
+    /// Destinations.
+    pub prefix: At<Prefix4>,
+    /// Where to.
+    pub target: RouteTarget,
+    /// Routing instance.
+    pub vrf: At<String>,
+}
+
+/// How ports are given out, as written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PortsConfig {
+    /// Whole blocks.
+    Blocks {
+        /// Ports in a block.
+        size: At<u16>,
+        /// Most blocks of a subscriber.
+        per_subscriber: u8,
+        /// Seconds an empty block stays.
+        idle_release_s: u32,
+    },
+    /// Any free port.
+    Arbitrary,
+    /// RFC 7422.
+    Deterministic {
+        /// Ports of each subscriber; `None` takes the most that fit.
+        ports_per_subscriber: Option<At<u16>>,
+    },
+}
+
+/// A pool as written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolConfig {
+    /// Its name.
+    pub name: At<String>,
+    /// Its addresses.
+    pub addresses: Vec<At<Range4>>,
+    /// Its ports.
+    pub ports: At<PortRange>,
+}
+
+/// A one-to-one mapping as written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OneToOneConfig {
+    /// Inside addresses.
+    pub inside: At<Range4>,
+    /// Outside addresses.
+    pub outside: At<Range4>,
+}
+
+/// A port forwarding as written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForwardConfig {
+    /// TCP, UDP or ICMP.
+    pub proto: Proto,
+    /// Outside address and first port.
+    pub outside: At<Endpoint>,
+    /// Inside address and first port.
+    pub inside: At<Endpoint>,
+    /// Number of ports.
+    pub count: At<u16>,
+}
+
+/// One NAT instance as written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NatConfig {
+    /// Its name.
+    pub name: At<String>,
+    /// Routing instance of the subscribers.
+    pub inside_vrf: At<String>,
+    /// Routing instance of the pools.
+    pub outside_vrf: At<String>,
+    /// Inside addresses served.
+    pub subscribers: Vec<At<Prefix4>>,
+    /// Destinations left alone.
+    pub exempt: Vec<At<Prefix4>>,
+    /// Paired or arbitrary.
+    pub pooling: Pooling,
+    /// Mapping behaviour: TCP, UDP, ICMP.
+    pub mapping: [Mapping; 3],
+    /// Filtering behaviour: TCP, UDP, ICMP.
+    pub filtering: [Filtering; 3],
+    /// Keep the parity of UDP ports.
+    pub parity: bool,
+    /// Keep UDP port pairs together.
+    pub contiguity: bool,
+    /// Subscribers may reach each other.
+    pub hairpinning: bool,
+    /// Packets from outside refresh: TCP, UDP, ICMP.
+    pub inbound_refresh: [bool; 3],
+    /// TCP without SYN may open a session.
+    pub tcp_loose: bool,
+    /// Seconds a released port rests.
+    pub port_hold_s: At<u32>,
+    /// What a sender is told.
+    pub exhausted_icmp: ExhaustedIcmp,
+    /// Threshold of pool use, percent.
+    pub pool_threshold_percent: u8,
+    /// Port assignment.
+    pub ports: PortsConfig,
+    /// Pools.
+    pub pools: Vec<PoolConfig>,
+    /// Per-subscriber limits.
+    pub limits: Limits,
+    /// Idle times.
+    pub timeouts: Timeouts,
+    /// One-to-one mappings.
+    pub one_to_one: Vec<OneToOneConfig>,
+    /// Port forwardings.
+    pub forwards: Vec<ForwardConfig>,
+}
+
+impl Config {
+    /// The name under which the text was read, usually the file's path.
+    #[must_use]
+    pub fn file(&self) -> &str {
+        &self.source.name
+    }
+
+    /// The text it was read from.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.source.text
+    }
+
+    /// The interfaces that are ports, in file order.
+    pub fn devices(&self) -> impl Iterator<Item = (&InterfaceConfig, &DeviceSpec)> {
+        self.interfaces.iter().filter_map(|interface| match &interface.attach {
+            Attach::Device(device) => Some((interface, &device.value)),
+            Attach::Parent { .. } => None,
+        })
+    }
+
+    /// The interface of that name.
+    #[must_use]
+    pub fn interface(&self, name: &str) -> Option<&InterfaceConfig> {
+        self.interfaces.iter().find(|interface| interface.name.value == name)
+    }
+
+    /// Where the file begins, for messages about something that is missing.
+    pub(crate) const TOP: Span = Span { start: 0, end: 0 };
+}

@@ -1,0 +1,40 @@
+//! From tables to the typed config. What a single table can get wrong is found here; what tables can get wrong
+//! together is found in [`crate::check`].
+
+mod nat;
+mod network;
+mod system;
+
+use crate::model::{Config, Facts};
+use crate::read::{Notes, Section};
+use crate::source::Source;
+
+/// `[nat.ports] mode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Mode {
+    #[default]
+    Blocks,
+    Arbitrary,
+    Deterministic,
+}
+
+/// Reads the whole file. Faults go to the notes; the result is usable for further checks whatever they are.
+pub(crate) fn config(notes: &Notes, root: &Section<'_>, source: Source) -> Config {
+    let system = system::system(&root.section("system"));
+    let api = system::api(notes, &root.section("api"), &system);
+    Config {
+        workers: system::workers(notes, &root.section("workers")),
+        memory: system::memory(&root.section("memory")),
+        policers: system::policers(&root.section("policers")),
+        arp: system::arp(&root.section("arp")),
+        fragment_timeout_ms: root.section("fragments").value("timeout_ms"),
+        vrfs: network::vrfs(notes, root.sections("vrf")),
+        interfaces: network::interfaces(notes, root.sections("interface")),
+        routes: network::routes(notes, root.sections("route")),
+        nat: nat::instances(notes, root.sections("nat")),
+        facts: Facts::default(),
+        source,
+        system,
+        api,
+    }
+}

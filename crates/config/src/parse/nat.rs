@@ -1,0 +1,184 @@
+//! `[[nat]]` and its tables.
+
+use carrack_base::{Prefix4, Proto, Range4};
+use carrack_nat::policy::{Filtering, Limits, Mapping, Timeouts};
+
+use super::Mode;
+use super::network::name;
+use crate::model::{ForwardConfig, NatConfig, OneToOneConfig, PoolConfig, PortsConfig};
+use crate::read::{Notes, PerProto, Section};
+use crate::source::At;
+use crate::value::{Endpoint, PortRange};
+
+pub(super) fn instances(notes: &Notes, sections: Vec<Section<'_>>) -> Vec<NatConfig> {
+    if let Some(extra) = sections.get(carrack_base::INSTANCES_MAX) {
+        notes.error(extra.span, format!("too many NAT instances; at most {}", carrack_base::INSTANCES_MAX));
+    }
+    sections.into_iter().map(|section| instance(notes, section)).collect()
+}
+
+fn instance(notes: &Notes, mut section: Section<'_>) -> NatConfig {
+    let name = name(notes, &mut section, "NAT instance");
+    let timeouts = section.section("timeouts");
+    NatConfig {
+        inside_vrf: At::new(section.value("inside_vrf"), section.span_of("inside_vrf")),
+        outside_vrf: At::new(section.value("outside_vrf"), section.span_of("outside_vrf")),
+        subscribers: subscribers(notes, &section),
+        exempt: section.value("exempt"),
+        pooling: section.value("pooling"),
+        mapping: section.value::<PerProto<Mapping>>("mapping").0,
+        filtering: section.value::<PerProto<Filtering>>("filtering").0,
+        parity: section.value("parity"),
+        contiguity: section.value("contiguity"),
+        hairpinning: section.value("hairpinning"),
+        inbound_refresh: section.value::<PerProto<bool>>("inbound_refresh").0,
+        tcp_loose: section.value("tcp_loose"),
+        port_hold_s: At::new(section.value("port_hold"), section.span_of("port_hold")),
+        exhausted_icmp: section.value("exhausted_icmp"),
+        pool_threshold_percent: section.value("pool_threshold_percent"),
+        ports: ports(notes, &section.section("ports")),
+        pools: section.sections("pool").into_iter().map(|pool_section| pool(notes, pool_section)).collect(),
+        limits: limits(notes, &section.section("limits")),
+        timeouts: self::timeouts(notes, &timeouts),
+        one_to_one: section.sections("one_to_one").into_iter().filter_map(|rule| one_to_one(notes, rule)).collect(),
+        forwards: section.sections("forward").into_iter().filter_map(|rule| forward(notes, rule)).collect(),
+        name,
+    }
+}
+
+fn subscribers(notes: &Notes, section: &Section<'_>) -> Vec<At<Prefix4>> {
+    let Some(mut subscribers) = section.get::<Vec<At<Prefix4>>>("subscribers") else { return Vec::new() };
+    if subscribers.is_empty() {
+        notes.error(subscribers.span, "an empty list; name the inside prefixes, or leave the key out to serve all");
+    }
+    // A default's elements have no place of their own.
+    if section.written("subscribers").is_none() {
+        subscribers.value.iter_mut().for_each(|prefix| prefix.span = section.span);
+    }
+    subscribers.value
+}
+
+/// Keys of a mode that is not chosen are faults: they would have no effect.
+fn ports(notes: &Notes, section: &Section<'_>) -> PortsConfig {
+    let mode = section.value::<Mode>("mode");
+    let size = section.need::<u16>("block_size");
+    let per_subscriber = section.value::<u8>("blocks_per_subscriber");
+    let idle_release_s = section.value::<u32>("block_idle_release");
+    let ports_per_subscriber = section.get::<u16>("ports_per_subscriber");
+    let blocks = ["block_size", "blocks_per_subscriber", "block_idle_release"];
+    let (foreign, needed): (&[&str], &str) = match mode {
+        Mode::Blocks => (&["ports_per_subscriber"], "deterministic"),
+        Mode::Deterministic => (&blocks, "blocks"),
+        Mode::Arbitrary => (&["block_size", "blocks_per_subscriber", "block_idle_release", "ports_per_subscriber"], ""),
+    };
+    for key in foreign {
+        let Some(span) = section.written(key) else { continue };
+        let mode = if needed.is_empty() { "another mode" } else { needed };
+        notes.error(span, format!("`{key}` has an effect only with mode = \"{mode}\"; remove it or change the mode"));
+    }
+    match mode {
+        Mode::Blocks => {
+            if section.written("block_size").is_some() && !size.value.is_power_of_two() && size.value > 0 {
+                let up = size.value.checked_next_power_of_two().unwrap_or(32_768).min(32_768);
+                let message = format!("a block of {size} ports; sizes are powers of two, so write {} or {up}", up / 2);
+                notes.error(size.span, message);
+            }
+            PortsConfig::Blocks { size, per_subscriber, idle_release_s }
+        }
+        Mode::Arbitrary => PortsConfig::Arbitrary,
+        Mode::Deterministic => PortsConfig::Deterministic { ports_per_subscriber },
+    }
+}
+
+fn pool(notes: &Notes, mut section: Section<'_>) -> PoolConfig {
+    let name = name(notes, &mut section, "pool of this instance");
+    let addresses = section.get::<Vec<At<Range4>>>("addresses");
+    if let Some(empty) = addresses.as_ref().filter(|addresses| addresses.is_empty()) {
+        notes.error(empty.span, "a pool without addresses; list some, like [\"192.0.2.0/28\"]");
+    }
+    let addresses = addresses.map(|addresses| addresses.value).unwrap_or_default();
+    let ports = section.need::<PortRange>("ports");
+    PoolConfig { name, addresses, ports: At::new(ports.value, section.span_of("ports")) }
+}
+
+fn limits(notes: &Notes, section: &Section<'_>) -> Limits {
+    let creations_per_s = section.value::<u32>("creations_per_s");
+    let burst = section.get::<u32>("creations_burst");
+    if let (0, Some(burst)) = (creations_per_s, &burst) {
+        notes.error(burst.span, "`creations_burst` without `creations_per_s`; set the rate too, or remove the burst");
+    }
+    Limits {
+        sessions_max: section.value("sessions_max"),
+        ports_max: section.value("ports_max"),
+        ports_by_proto_max: [
+            section.value("ports_tcp_max"),
+            section.value("ports_udp_max"),
+            section.value("ports_icmp_max"),
+        ],
+        creations_per_s,
+        creations_burst: burst.map_or(creations_per_s, |burst| burst.value),
+        sessions_per_mapping_max: section.value("sessions_per_mapping_max"),
+    }
+}
+
+fn timeouts(notes: &Notes, section: &Section<'_>) -> Timeouts {
+    let read = |key: &'static str, least: u32, why: &str| {
+        let time = section.need::<u32>(key);
+        if time.value < least && section.written(key).is_some() && time.value > 0 {
+            notes.warning(time.span, format!("`{key}` of {time} s is below the {least} s of {why}; {CONSEQUENCE}"));
+        }
+        time.value
+    };
+    Timeouts {
+        udp_s: read("udp", 120, "RFC 4787 REQ-5"),
+        udp_port_s: section.value("udp_port"),
+        tcp_established_s: read("tcp_established", 7_440, "RFC 5382 REQ-5"),
+        tcp_opening_s: read("tcp_opening", 240, "RFC 7857 §2.1"),
+        tcp_closing_s: read("tcp_closing", 240, "RFC 7857 §2.1"),
+        tcp_reset_s: read("tcp_reset", 240, "RFC 7857 §2.2"),
+        tcp_unsolicited_syn_s: read("tcp_unsolicited_syn", 6, "RFC 5382 REQ-4"),
+        icmp_s: read("icmp", 60, "RFC 5508 REQ-2"),
+        other_s: section.value("other"),
+    }
+}
+
+const CONSEQUENCE: &str = "idle applications may lose their sessions";
+
+fn one_to_one(notes: &Notes, mut section: Section<'_>) -> Option<OneToOneConfig> {
+    if let Some(outside) = section.peek::<Range4>("outside")
+        && !section.label(&outside.value.to_string())
+    {
+        notes.error(outside.span, format!("a second one-to-one mapping of {outside}; remove one of the two"));
+    }
+    let (inside, outside) = (section.get::<Range4>("inside"), section.get::<Range4>("outside"));
+    let (inside, outside) = (inside?, outside?);
+    if inside.value.count() != outside.value.count() {
+        let message = format!(
+            "{} inside addresses for {} outside addresses; make the two ranges equally long",
+            inside.value.count(),
+            outside.value.count()
+        );
+        notes.error(outside.span, message);
+    }
+    Some(OneToOneConfig { inside, outside })
+}
+
+fn forward(notes: &Notes, mut section: Section<'_>) -> Option<ForwardConfig> {
+    if let (Some(proto), Some(outside)) = (section.peek::<Proto>("proto"), section.peek::<Endpoint>("outside"))
+        && !section.label(&format!("{proto}:{outside}"))
+    {
+        notes.error(outside.span, format!("a second forwarding of {proto} {outside}; remove one of the two"));
+    }
+    let proto = section.value::<Proto>("proto");
+    let (inside, outside) = (section.get::<Endpoint>("inside"), section.get::<Endpoint>("outside"));
+    let count = section.need::<u16>("count");
+    let (inside, outside) = (inside?, outside?);
+    let count = At::new(count.value.max(1), section.span_of("count"));
+    for end in [&inside, &outside] {
+        if u32::from(end.port) + u32::from(count.value) > 65_536 {
+            let message = format!("{count} ports from {} on run past port 65535; lower `count` or the port", end.port);
+            notes.error(end.span, message);
+        }
+    }
+    Some(ForwardConfig { proto, outside, inside, count })
+}

@@ -1,0 +1,165 @@
+//! `[[vrf]]`, `[[interface]]`, `[[route]]`.
+
+use std::net::Ipv4Addr;
+
+use carrack_base::Prefix4;
+use carrack_io::DeviceSpec;
+use carrack_pipeline::snapshot::{Side, Vlan};
+
+use crate::keys;
+use crate::model::{Attach, DEFAULT_VRF, InterfaceConfig, RouteConfig, RouteTarget};
+use crate::read::{Notes, Section};
+use crate::source::At;
+use crate::value::InterfaceAddress;
+
+/// Reads the name of a list element and uses it as its label.
+pub(super) fn name(notes: &Notes, section: &mut Section<'_>, what: &str) -> At<String> {
+    match section.peek::<String>("name") {
+        None => {
+            section.label(&format!("(unnamed at byte {})", section.span.start));
+        }
+        Some(name) if !section.label(&name) => {
+            notes.error(name.span, format!("a second {what} `{name}`; give each a name of its own"));
+        }
+        Some(_) => {}
+    }
+    section.need("name")
+}
+
+pub(super) fn vrfs(notes: &Notes, sections: Vec<Section<'_>>) -> Vec<At<String>> {
+    let read = sections.into_iter().map(|mut section| name(notes, &mut section, "vrf"));
+    let vrfs: Vec<At<String>> = read.filter(|name| name.value != DEFAULT_VRF).collect();
+    if let Some(extra) = vrfs.get(carrack_base::VRFS_MAX - 1) {
+        notes.error(extra.span, format!("too many routing instances; at most {}", carrack_base::VRFS_MAX - 1));
+    }
+    vrfs
+}
+
+pub(super) fn interfaces(notes: &Notes, sections: Vec<Section<'_>>) -> Vec<InterfaceConfig> {
+    if let Some(extra) = sections.get(carrack_base::INTERFACES_MAX) {
+        notes.error(extra.span, format!("too many interfaces; at most {}", carrack_base::INTERFACES_MAX));
+    }
+    let interfaces: Vec<InterfaceConfig> =
+        sections.into_iter().map(|section| interface(notes, section)).collect();
+    let ports = interfaces.iter().filter(|interface| matches!(interface.attach, Attach::Device(_)));
+    if let Some(extra) = ports.clone().nth(carrack_base::PORTS_MAX) {
+        notes.error(extra.name.span, format!("too many ports; at most {}", carrack_base::PORTS_MAX));
+    }
+    interfaces
+}
+
+fn interface(notes: &Notes, mut section: Section<'_>) -> InterfaceConfig {
+    let name = name(notes, &mut section, "interface");
+    let attach = attach(notes, &section);
+    InterfaceConfig {
+        name,
+        attach,
+        side: section.value::<Side>("side"),
+        addresses: section.value::<Vec<At<InterfaceAddress>>>("address"),
+        mtu: section.get::<u16>("mtu"),
+        vrf: At::new(section.value("vrf"), section.span_of("vrf")),
+        up: section.value("up"),
+        urpf: section.value("urpf"),
+    }
+}
+
+/// A port or a VLAN of one; anything in between is a fault.
+fn attach(notes: &Notes, section: &Section<'_>) -> Attach {
+    let device = section.get::<DeviceSpec>("device");
+    let parent = section.get::<String>("parent");
+    let vlan = vlan(notes, section);
+    let (has_device, has_parent) = (section.written("device"), section.written("parent"));
+    match (has_device, has_parent) {
+        (None, None) => notes.error(
+            section.span,
+            format!(
+                "{} has neither `device` nor `parent`; give `device = \"af_packet:eth1\"` for a port, or `parent = \"trunk0\"` and `vlan = 100` for a VLAN of one",
+                keys::header("interface")
+            ),
+        ),
+        (Some(_), Some(span)) => notes.error(
+            span,
+            "both `device` and `parent`; a port has `device`, a VLAN of it is an [[interface]] of its own with `parent`",
+        ),
+        (Some(_), None) if vlan.is_some() => {
+            let span = ["vlan", "outer", "inner"].iter().find_map(|key| section.written(key)).unwrap_or(section.span);
+            notes.error(
+                span,
+                "a tag on a port; give the port an [[interface]] without tags, and this VLAN another one with `parent`",
+            );
+        }
+        (None, Some(span)) if vlan.is_none() => {
+            notes.error(span, "`parent` without a tag; add `vlan = 100`, or `outer = 200` and `inner = 17`");
+        }
+        _ => {}
+    }
+    match (parent, device) {
+        (Some(parent), _) => {
+            let vlan = vlan.unwrap_or(At::new(Vlan::None, section.span));
+            Attach::Parent { parent, vlan }
+        }
+        (None, Some(device)) => Attach::Device(device),
+        // Already a fault; the empty name makes later checks skip it.
+        (None, None) => Attach::Device(At::new(DeviceSpec::Mem { name: String::new() }, section.span)),
+    }
+}
+
+fn vlan(notes: &Notes, section: &Section<'_>) -> Option<At<Vlan>> {
+    let [single, outer, inner] = ["vlan", "outer", "inner"].map(|key| section.get::<u16>(key));
+    let dot1ad = section.need::<bool>("dot1ad");
+    let written = |key| section.written(key);
+    if let (Some(_), Some(span)) = (written("vlan"), written("outer").or(written("inner"))) {
+        notes.error(span, "both `vlan` and a QinQ tag; give `vlan` alone, or `outer` and `inner`");
+    } else if let (Some(span), None) | (None, Some(span)) = (written("outer"), written("inner")) {
+        notes.error(span, "half a QinQ tag; give both `outer` and `inner`, or `vlan` for a single tag");
+    }
+    if let (Some(span), None) = (written("dot1ad"), written("outer")) {
+        notes.error(span, "`dot1ad` is about the outer tag of QinQ; give `outer` and `inner`, or remove it");
+    }
+    match (single, outer, inner) {
+        (Some(single), _, _) => Some(At::new(Vlan::Single(single.value), single.span)),
+        (None, Some(outer), Some(inner)) => {
+            let vlan = Vlan::Double { outer: outer.value, inner: inner.value, dot1ad: dot1ad.value };
+            Some(At::new(vlan, inner.span))
+        }
+        // Half a tag is a fault already; what stands is taken so that there is no second one.
+        (None, Some(half), None) | (None, None, Some(half)) => Some(At::new(Vlan::Single(half.value), half.span)),
+        (None, None, None) => None,
+    }
+}
+
+pub(super) fn routes(notes: &Notes, sections: Vec<Section<'_>>) -> Vec<RouteConfig> {
+    sections.into_iter().filter_map(|section| route(notes, section)).collect()
+}
+
+fn route(notes: &Notes, mut section: Section<'_>) -> Option<RouteConfig> {
+    if let (Some(vrf), Some(prefix)) = (section.peek::<String>("vrf"), section.peek::<Prefix4>("prefix"))
+        && !section.label(&format!("{vrf}.{prefix}"))
+    {
+        let message = format!("a second route to {prefix} in vrf `{vrf}`; remove one of the two");
+        notes.error(prefix.span, message);
+    }
+    let (vrf, prefix) = (section.need::<String>("vrf"), section.get::<Prefix4>("prefix"));
+    let via = section.get::<Ipv4Addr>("via");
+    let interface = section.get::<String>("interface");
+    let (blackhole, prohibit) = (section.value::<bool>("blackhole"), section.value::<bool>("prohibit"));
+    let forwards = section.written("via").or(section.written("interface"));
+    let how_many = [forwards.is_some(), blackhole, prohibit].into_iter().filter(|given| *given).count();
+    if how_many != 1 {
+        let message = if how_many == 0 {
+            "[[route]] does not say where it leads; give `via`, `interface`, `blackhole = true` or `prohibit = true`"
+        } else {
+            "[[route]] leads to several places; keep one of `via` or `interface`, `blackhole`, `prohibit`"
+        };
+        notes.error(section.span, message);
+    }
+    let target = match (via, interface) {
+        (Some(via), interface) => {
+            RouteTarget::Gateway { via: At::new(via.value.into(), via.span), interface }
+        }
+        (None, Some(interface)) => RouteTarget::Interface(interface),
+        (None, None) if prohibit => RouteTarget::Prohibit,
+        (None, None) => RouteTarget::Blackhole,
+    };
+    Some(RouteConfig { prefix: prefix?, target, vrf })
+}

@@ -1,0 +1,107 @@
+//! `[system]`, `[workers]`, `[memory]`, `[api]`, `[policers]`, `[arp]`.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use carrack_host::ArpTimers;
+use carrack_pipeline::snapshot::{Policer, Policers};
+
+use crate::model::{Api, ApiTcp, Memory, System, Workers};
+use crate::read::{Notes, Section};
+use crate::source::At;
+
+pub(super) fn system(section: &Section<'_>) -> System {
+    System { name: section.value("name"), run_dir: section.value("run_dir") }
+}
+
+pub(super) fn workers(notes: &Notes, section: &Section<'_>) -> Workers {
+    let count = section.need::<u8>("count");
+    let cores = section.need::<Vec<At<u16>>>("cores");
+    let mut seen = BTreeSet::new();
+    for core in cores.iter().filter(|core| !seen.insert(core.value)) {
+        notes.error(core.span, format!("core {core} is there twice; give each worker a core of its own"));
+    }
+    if !cores.is_empty() && cores.len() != usize::from(count.value) {
+        let message = format!(
+            "{} cores for {} workers; list one core for each worker, or none to leave placement to the kernel",
+            cores.len(),
+            count.value
+        );
+        notes.error(cores.span, message);
+    }
+    Workers {
+        count: count.value.max(1),
+        cores: cores.iter().map(|core| core.value).collect(),
+        idle: section.value("idle"),
+        burst: section.value("burst"),
+    }
+}
+
+pub(super) fn memory(section: &Section<'_>) -> Memory {
+    Memory {
+        huge_pages: section.value("huge_pages"),
+        dpdk_mb: section.value("dpdk_mb"),
+        frames: section.value("frames"),
+        frame_bytes: section.value("frame_bytes"),
+        sessions: section.value("sessions"),
+        mappings: section.value("mappings"),
+        subscribers: section.value("subscribers"),
+        fragments: section.value("fragments"),
+        held_fragments: section.value("held_fragments"),
+        held_syns: section.value("held_syns"),
+        neighbours: section.value("neighbours"),
+        held_for_neighbour: section.value("held_for_neighbour"),
+    }
+}
+
+pub(super) fn api(notes: &Notes, section: &Section<'_>, system: &System) -> Api {
+    let socket = section.get::<PathBuf>("socket");
+    Api {
+        socket: socket.map_or_else(|| system.run_dir.join("api.sock"), |socket| socket.value),
+        tcp: api_tcp(notes, &section.section("tcp")),
+    }
+}
+
+fn api_tcp(notes: &Notes, section: &Section<'_>) -> Option<ApiTcp> {
+    let listen = section.get::<SocketAddr>("listen");
+    let [token_file, tls_cert, tls_key] = ["token_file", "tls_cert", "tls_key"].map(|key| section.get::<PathBuf>(key));
+    let missing: Vec<String> = ["listen", "token_file", "tls_cert", "tls_key"]
+        .into_iter()
+        .filter(|key| section.written(key).is_none())
+        .map(|key| format!("`{key}`"))
+        .collect();
+    if section.is_present() && !missing.is_empty() {
+        let message = format!(
+            "[api.tcp] has no {}; the API listens on TCP only with a token and TLS, so give all four keys or remove the table",
+            missing.join(", ")
+        );
+        notes.error(section.span, message);
+    }
+    Some(ApiTcp {
+        listen: listen?.value,
+        token_file: token_file?.value,
+        tls_cert: tls_cert?.value,
+        tls_key: tls_key?.value,
+    })
+}
+
+pub(super) fn policers(section: &Section<'_>) -> Policers {
+    let default = Policers::default();
+    let read = |key, fallback: Policer| section.get::<Policer>(key).map_or(fallback, |policer| policer.value);
+    Policers {
+        arp: read("arp", default.arp),
+        icmp: read("icmp", default.icmp),
+        other: read("other", default.other),
+        icmp_errors: read("icmp_errors", default.icmp_errors),
+    }
+}
+
+pub(super) fn arp(section: &Section<'_>) -> ArpTimers {
+    ArpTimers {
+        reachable_s: section.value("reachable"),
+        retry_ms: section.value("retry_ms"),
+        tries: section.value("tries"),
+        failed_s: section.value("failed"),
+    }
+}
