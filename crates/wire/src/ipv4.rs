@@ -422,7 +422,7 @@ impl<'a> Ipv4Mut<'a> {
         self.rest.get_mut(options_len..).unwrap_or(&mut [])
     }
 
-    /// The same packet, to be read.
+    /// The octets behind the header, for as long as the packet itself is borrowed.
     #[inline]
     pub fn into_payload(self) -> &'a mut [u8] {
         let options_len = self.header_len().saturating_sub(HEADER_LEN);

@@ -42,28 +42,40 @@ pub fn find(file: &SourceFile) -> Vec<Citation> {
     found
 }
 
-/// The citations in one line: RFC number and requirement.
+/// The citations in one line: RFC number and requirement. A list behind one number counts: `RFC 5508 REQ-4, REQ-5`.
 pub fn in_line(line: &str) -> Vec<(u32, String)> {
-    line.match_indices("RFC ").filter_map(|(at, mark)| one(&line[at + mark.len()..])).collect()
+    let mut found = Vec::new();
+    for (at, mark) in line.match_indices("RFC ") {
+        let Some((number, mut rest)) = line[at + mark.len()..].split_once(' ') else { continue };
+        let Ok(rfc) = number.parse() else { continue };
+        while let Some((id, behind)) = requirement(rest) {
+            found.push((rfc, id));
+            let Some(next) =
+                [", ", "; ", " and "].iter().find_map(|separator| behind.strip_prefix(separator))
+            else {
+                break;
+            };
+            rest = next;
+        }
+    }
+    found
 }
 
-/// `4787 REQ-8a…` or `7857 §2.1…`.
-fn one(text: &str) -> Option<(u32, String)> {
-    let (number, rest) = text.split_once(' ')?;
-    let rfc = number.parse().ok()?;
-    if let Some(rest) = rest.strip_prefix("REQ-") {
+/// `REQ-8a…` or `§2.1…`: the requirement and what follows it.
+fn requirement(text: &str) -> Option<(String, &str)> {
+    if let Some(rest) = text.strip_prefix("REQ-") {
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         let letters = rest[digits..].bytes().take_while(u8::is_ascii_alphanumeric).count();
         let is_sound = digits > 0
             && letters <= 1
             && rest[digits..].bytes().take(letters).all(|b| b.is_ascii_lowercase());
-        return is_sound.then(|| (rfc, format!("REQ-{}", &rest[..digits + letters])));
+        return is_sound.then(|| (format!("REQ-{}", &rest[..digits + letters]), &rest[digits + letters..]));
     }
-    let rest = rest.strip_prefix('§')?;
+    let rest = text.strip_prefix('§')?;
     let length = rest.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
     // A full stop behind the number ends the sentence, not the section.
     let section = rest[..length].trim_end_matches('.');
-    (!section.is_empty()).then(|| (rfc, format!("§{section}")))
+    (!section.is_empty()).then(|| (format!("§{section}"), &rest[section.len()..]))
 }
 
 /// The function a line belongs to: the next one when the line is a comment or attribute right above it, else the

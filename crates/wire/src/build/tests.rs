@@ -32,6 +32,14 @@ fn too_small_a_buffer_and_too_large_a_packet_are_refused() {
     assert_eq!(PacketBuilder::new().ipv4(1, 2).udp(1, 2).payload(&huge).write(&mut vec![0; 70_000]), None);
 }
 
+#[test]
+fn options_are_cut_to_what_a_header_takes() {
+    let packet =
+        PacketBuilder::new().ipv4(1, 2).ip_options(&[1; 47]).tcp(1, 2, 0).tcp_options(&[1; 60]).build();
+    assert_eq!(packet.len(), 60 + 60);
+    assert_eq!(crate::TcpView::parse(&packet[60..]).unwrap().header_len(), 60);
+}
+
 proptest! {
     #[test]
     fn the_judge_reads_every_frame_as_built(

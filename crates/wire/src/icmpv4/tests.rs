@@ -50,6 +50,7 @@ fn length_attribute_beyond_the_message_is_refused() {
     let message = multi_part(kind::TIME_EXCEEDED, 33, &original(128), &[]);
     let icmp = Icmpv4View::parse(&message).unwrap();
     assert_eq!(icmp.embedded().err(), Some(Icmpv4Error::BadLengthAttribute));
+    assert_eq!(icmp.original_len(), Err(Icmpv4Error::BadLengthAttribute));
 }
 
 #[test]
@@ -107,6 +108,17 @@ fn quotation_stops_at_576_octets_and_the_diffserv_class_is_kept() {
     assert_eq!((icmp.kind(), icmp.code(), icmp.next_hop_mtu()), (3, 4, 1280));
     assert_eq!(icmp.payload(), &original[..548]);
     assert_eq!(write_error(&mut [0; 575], 5, 64, 0, ErrorMessage::TtlExceeded, &view), None);
+}
+
+#[test]
+fn error_for_a_narrow_link_quotes_less_but_never_more() {
+    let original = PacketBuilder::new().ipv4(1, 2).udp(1, 2).payload(&[1; 1400]).build();
+    let view = Ipv4View::parse(&original).unwrap();
+    for (length_max, length) in [(100, 100), (576, 576), (1500, 576)] {
+        let written =
+            write_error_under(&mut [0; 1500], length_max, 5, 64, 0, ErrorMessage::TtlExceeded, &view);
+        assert_eq!(written, Some(length));
+    }
 }
 
 #[test]

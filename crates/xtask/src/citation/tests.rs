@@ -11,6 +11,11 @@ fn both_forms_are_read_and_punctuation_is_left_out() {
     assert_eq!(ids("(RFC 4787 REQ-13a): x"), ["4787 REQ-13a"]);
     assert_eq!(ids("RFC 7857 §7"), ["7857 §7"]);
     assert_eq!(ids("RFC 5508 REQ-10"), ["5508 REQ-10"]);
+    assert_eq!(
+        ids("(RFC 5508 REQ-4, REQ-5a and REQ-6, RFC 4787 REQ-12)"),
+        ["5508 REQ-4", "5508 REQ-5a", "5508 REQ-6", "4787 REQ-12"]
+    );
+    assert_eq!(ids("RFC 7857 §2, §2.1. §3"), ["7857 §2", "7857 §2.1"]);
 }
 
 #[test]
