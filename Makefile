@@ -1,0 +1,44 @@
+# The developer's front door. `make demo` and `make test` install what is missing (Debian 12) and do the rest.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test lint bench docs fuzz soak clean
+
+# Namespaces and packet ports need root.
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+CARGO := . scripts/cargo-env && choose_cargo && cargo
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+
+help: ## this list
+	@echo "Carrack: a software carrier edge. Commands:"
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{ printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+setup: ## install what is missing (Debian packages, Rust); quick when nothing is
+	@bash scripts/setup
+
+build: setup ## the optimised executable, target/release/carrack
+	@$(CARGO) build --release --locked -p carrack
+
+demo: build ## real programs reach real servers through Carrack, in network namespaces (needs root)
+	@$(SUDO) $(TARGET)/release/carrack lab demo
+
+test: setup ## everything: format, clippy, all tests, bench smoke, documentation
+	@bash scripts/test
+
+lint: setup ## format and clippy only
+	@$(CARGO) fmt --all -- --check && cargo clippy --workspace --all-targets --locked -- -D warnings
+
+bench: build ## forwarding speed, in process, no NIC needed
+	@for sessions in 1000 1000000; do $(TARGET)/release/carrack bench forward --sessions $$sessions --seconds 5 || exit 1; done
+
+docs: setup ## write the generated pages anew, then build the Rust documentation
+	@bash scripts/docs
+
+fuzz: setup ## every fuzz target for SECONDS each (default 60)
+	@bash scripts/fuzz $(or $(SECONDS),60)
+
+soak: setup ## long randomised tests: CASES per property (default 20000)
+	@$(CARGO) test --release --workspace --locked --lib --tests -- --include-ignored --skip network
+
+clean: ## remove what was built
+	@$(CARGO) clean
