@@ -1,2 +1,33 @@
 //! Worker threads, pinning, steering rings, mailboxes; the one place that reads the clock.
+//!
+//! Two planes in one process. *Workers* are threads that each own a share of the packets and never wait for anybody. The *control
+//! thread* owns the [`Host`](carrack_host::Host), empties the workers' mailboxes and answers [`Handle`]s. Numbers leave a worker over
+//! a [`Board`], rows over bounded rings.
 #![forbid(unsafe_code)]
+
+mod board;
+mod clock;
+mod control;
+mod event_log;
+mod handle;
+mod launch;
+mod lock;
+mod mail;
+mod request;
+mod shared;
+mod stats;
+mod stream;
+mod worker_loop;
+
+pub use board::Board;
+pub use clock::Clock;
+pub use control::{InputProgress, PortWatcher};
+pub use event_log::{EVENTS_KEPT, EventBatch, LoggedEvent};
+pub use handle::{Counters, Handle, InterfaceRow, PortRow, WorkerReport};
+pub use launch::{Plan, PortPlan, StartError, ThreadHook, WorkerPlan};
+pub use lock::{LockError, RunLock};
+pub use request::{CaptureSpec, RequestError, TraceSpec};
+pub use shared::{ControlCounters, EndReason, WorkerState};
+pub use stats::{BURST_CLASS_NAMES, BURST_CLASSES, LoopStats, PortReport};
+pub use stream::{Next, Rows, Stream};
+pub use worker_loop::Idle;

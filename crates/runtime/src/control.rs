@@ -1,0 +1,443 @@
+//! The control thread: owns the host, empties the workers' mailboxes, answers handles.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use carrack_base::{IfIndex, Now, WorkerId};
+use carrack_host::{Host, HostEvent};
+use carrack_nat::row::SessionKey;
+use carrack_pipeline::mailbox::{Capture, Command, Dump, Event, PacketSlot, SLOT_BYTES, Trace};
+use carrack_pipeline::snapshot::Snapshot;
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use crate::mail::ControlEnds;
+use crate::request::{Applied, Reply, Request, RequestError};
+use crate::shared::{ControlCounters, EndReason, Shared, WorkerState, lock};
+use crate::stats::PortReport;
+
+/// Rows that wait in a dump's ring, per worker: a reader that stops reading stops the walk after so many.
+const ROWS_RING: usize = 512;
+/// Captured packets that wait, per worker.
+const CAPTURE_RING: usize = 1_024;
+/// Trace steps that wait, per worker.
+const TRACE_RING: usize = 1_024;
+/// Commands kept for a worker whose ring is full. Above half of it the host is not fed any more.
+const BACKLOG_MAX: usize = 65_536;
+/// Session keys in one command.
+const DELETE_KEYS_MAX: usize = 1_024;
+/// Events and punted packets taken from one worker in one turn.
+const EVENTS_PER_TURN: usize = 1_024;
+const PUNTS_PER_TURN: usize = 256;
+/// Longest rest between two turns.
+const REST: Duration = Duration::from_millis(1);
+/// How long workers may take to answer.
+const ANSWER_NS: u64 = 10_000_000_000;
+/// Time between two looks at the counters of ports that the control thread watches.
+const WATCH_NS: u64 = 250_000_000;
+/// How long nothing may move until a run over files counts as over.
+const QUIET_NS: u64 = 300_000_000;
+
+/// Looks at a port from outside its worker; `None` when it is gone.
+pub type PortWatcher = Box<dyn FnMut() -> Option<PortReport> + Send>;
+
+/// Tells input that paces itself the time, and says whether all of it has been read.
+pub type InputProgress = Box<dyn FnMut(Duration) -> bool + Send>;
+
+/// Everything the control thread owns.
+pub(crate) struct Control {
+    pub host: Host,
+    pub ends: Vec<ControlEnds>,
+    pub requests: Receiver<Request>,
+    pub shared: Arc<Shared>,
+    pub watchers: Vec<(usize, PortWatcher)>,
+    pub input: Option<InputProgress>,
+    pub exit_when_idle: bool,
+    pub state: ControlState,
+}
+
+/// What is under way.
+#[derive(Default)]
+pub(crate) struct ControlState {
+    backlog: Vec<VecDeque<Command>>,
+    counters: ControlCounters,
+    next_request: u64,
+    deletes: BTreeMap<u64, PendingDelete>,
+    apply: Option<PendingApply>,
+    watched: Now,
+    quiet: Option<(u64, Now)>,
+}
+
+struct PendingDelete {
+    answers: usize,
+    count: u64,
+    deadline: Now,
+    reply: Reply<u64>,
+}
+
+struct PendingApply {
+    generation: u64,
+    waiting: Vec<bool>,
+    applied: Applied,
+    deadline: Now,
+    reply: Reply<Applied>,
+}
+
+impl Control {
+    /// Runs until the daemon stops.
+    pub(crate) fn run(mut self) {
+        self.state.backlog = self.ends.iter().map(|_| VecDeque::new()).collect();
+        while !self.shared.stopping() {
+            let now = self.shared.clock.now();
+            let busy = self.turn(now);
+            let wait = if busy { Duration::ZERO } else { self.rest(now) };
+            match self.requests.recv_timeout(wait) {
+                Ok(request) => self.handle_request(now, request),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(wait),
+            }
+        }
+    }
+
+    /// One turn; says whether there was something to do.
+    fn turn(&mut self, now: Now) -> bool {
+        self.flush_backlog();
+        let mut busy = false;
+        for worker in 0..self.ends.len() {
+            busy |= self.take_events(now, worker);
+            busy |= self.take_punts(now, worker);
+        }
+        self.host.handle_timeout(now);
+        busy |= self.drain_host();
+        self.watch_ports(now);
+        self.watch_workers();
+        self.expire(now);
+        self.watch_input(now);
+        self.state.counters.host = *self.host.counters();
+        *lock(&self.shared.host) = self.state.counters;
+        busy
+    }
+
+    fn rest(&self, now: Now) -> Duration {
+        let next =
+            self.host.poll_timeout().map_or(REST, |due| Duration::from_nanos(due.ns.saturating_sub(now.ns)));
+        next.min(REST)
+    }
+
+    fn take_events(&mut self, now: Now, worker: usize) -> bool {
+        for taken in 0..EVENTS_PER_TURN {
+            let Some(Ok(event)) = self.ends.get_mut(worker).map(|ends| ends.events.pop()) else {
+                return taken > 0;
+            };
+            match event {
+                Event::Resolve { interface, ip } => {
+                    self.host.handle_resolve(now, interface, ip);
+                    self.drain_host();
+                }
+                Event::Nat { at_ns, event } => self.shared.events.push(WorkerId(worker as u8), at_ns, event),
+                Event::Deleted { request, count } => self.deleted(request, count),
+                Event::Reconfigured { generation, sessions_ended } => {
+                    self.reconfigured(worker, generation, sessions_ended);
+                }
+                // Freed here, away from the packet path.
+                Event::Retired(snapshot) => drop(snapshot),
+            }
+        }
+        true
+    }
+
+    fn take_punts(&mut self, now: Now, worker: usize) -> bool {
+        for taken in 0..PUNTS_PER_TURN {
+            if self.state.backlog.iter().any(|waiting| waiting.len() > BACKLOG_MAX / 2) {
+                return false;
+            }
+            let Some(Ok(slot)) = self.ends.get_mut(worker).map(|ends| ends.punts.pop()) else {
+                return taken > 0;
+            };
+            self.state.counters.punts_handled += 1;
+            self.host.handle_packet(now, slot.interface, slot.packet());
+            self.drain_host();
+        }
+        true
+    }
+
+    /// Carries out what the host wants.
+    fn drain_host(&mut self) -> bool {
+        let mut busy = false;
+        while let Some(event) = self.host.poll_event() {
+            busy = true;
+            self.host_event(event);
+        }
+        while let Some((interface, frame)) = self.host.poll_transmit() {
+            busy = true;
+            self.transmit(interface, &frame);
+        }
+        busy
+    }
+
+    fn host_event(&mut self, event: HostEvent) {
+        match event {
+            HostEvent::NeighbourSet { interface, ip, mac } => {
+                self.broadcast(|| Command::SetNeighbour { interface, ip, mac });
+            }
+            HostEvent::NeighbourGone { interface, ip } => {
+                self.broadcast(|| Command::DropNeighbour { interface, ip });
+            }
+            HostEvent::AddressConflict { interface, ip, mac } => {
+                let snapshot = Arc::clone(&lock(&self.shared.snapshot));
+                let name = interface_name(&snapshot, interface);
+                let ip = std::net::Ipv4Addr::from(ip);
+                tracing::warn!(
+                    "{mac} on interface {name} uses {ip}, which is ours; give one of the two another address"
+                );
+            }
+        }
+    }
+
+    /// Worker 0 sends for the host: it has a queue of every port.
+    fn transmit(&mut self, _interface: IfIndex, frame: &[u8]) {
+        if frame.len() > SLOT_BYTES {
+            self.state.counters.host_tx_oversized += 1;
+            return;
+        }
+        let slot = PacketSlot::new(_interface, frame);
+        let sent = self.ends.first_mut().is_some_and(|ends| ends.host_tx.push(slot).is_ok());
+        if !sent {
+            self.state.counters.host_tx_full += 1;
+        }
+    }
+
+    fn broadcast(&mut self, command: impl Fn() -> Command) {
+        for worker in 0..self.ends.len() {
+            self.command(worker, command());
+        }
+    }
+
+    /// Sends a command in order, now or when the ring has room. False when far too many wait.
+    fn command(&mut self, worker: usize, command: Command) -> bool {
+        let (Some(ends), Some(backlog)) = (self.ends.get_mut(worker), self.state.backlog.get_mut(worker))
+        else {
+            return false;
+        };
+        if backlog.len() >= BACKLOG_MAX {
+            tracing::error!("worker {worker} takes no commands; {BACKLOG_MAX} wait and one more is lost");
+            return false;
+        }
+        backlog.push_back(command);
+        push_waiting(backlog, &mut ends.commands);
+        true
+    }
+
+    fn flush_backlog(&mut self) {
+        for (ends, backlog) in self.ends.iter_mut().zip(&mut self.state.backlog) {
+            push_waiting(backlog, &mut ends.commands);
+        }
+    }
+
+    fn handle_request(&mut self, now: Now, request: Request) {
+        match request {
+            Request::Dump { spec, reply } => {
+                let rings = self.open_rings(ROWS_RING, |rows| {
+                    let (table, filter) = (spec.table, spec.filter);
+                    Command::Dump(Dump { table, filter, delete: spec.delete, rows_max: spec.rows_max, rows })
+                });
+                let _ = reply.send(rings);
+            }
+            Request::Capture { spec, reply } => {
+                let rings = self.open_rings(CAPTURE_RING, |slots| {
+                    let (filter, packets_max) = (spec.filter, spec.packets_max);
+                    let (rx, tx, drops) = (spec.rx, spec.tx, spec.drops);
+                    Command::Capture(Capture { filter, rx, tx, drops, packets_max, slots })
+                });
+                let _ = reply.send(rings);
+            }
+            Request::Trace { spec, reply } => {
+                let rings = self.open_rings(TRACE_RING, |steps| {
+                    let (filter, packets_max) = (spec.filter, spec.packets_max);
+                    Command::Trace(Trace { filter, packets_max, steps })
+                });
+                let _ = reply.send(rings);
+            }
+            Request::Delete { keys, reply } => self.start_delete(now, &keys, reply),
+            Request::Neighbours { reply } => {
+                let _ = reply.send(Ok(self.host.neighbours(now).collect()));
+            }
+            Request::Apply { snapshot, host, reply } => self.start_apply(now, snapshot, *host, reply),
+        }
+    }
+
+    /// One ring to each worker, its producer inside a command.
+    fn open_rings<T>(
+        &mut self,
+        depth: usize,
+        command: impl Fn(Producer<T>) -> Command,
+    ) -> Result<Vec<Consumer<T>>, RequestError> {
+        let mut rings = Vec::with_capacity(self.ends.len());
+        for worker in 0..self.ends.len() {
+            let (producer, consumer) = RingBuffer::new(depth);
+            if !self.command(worker, command(producer)) {
+                return Err(RequestError::Busy(format!("worker {worker} is overloaded; try again later")));
+            }
+            rings.push(consumer);
+        }
+        Ok(rings)
+    }
+
+    /// No one but its worker knows where a session lives, so each worker looks for every key.
+    fn start_delete(&mut self, now: Now, keys: &[SessionKey], reply: Reply<u64>) {
+        let request = self.state.next_request;
+        self.state.next_request += 1;
+        let mut answers = 0;
+        for chunk in keys.chunks(DELETE_KEYS_MAX) {
+            for worker in 0..self.ends.len() {
+                let sent = self.command(worker, Command::Delete { request, keys: chunk.to_vec() });
+                answers += usize::from(sent);
+            }
+        }
+        if answers == 0 {
+            let _ = reply.send(Ok(0));
+            return;
+        }
+        let deadline = now.plus_ns(ANSWER_NS);
+        self.state.deletes.insert(request, PendingDelete { answers, count: 0, deadline, reply });
+    }
+
+    fn deleted(&mut self, request: u64, count: u64) {
+        let Some(pending) = self.state.deletes.get_mut(&request) else { return };
+        pending.count += count;
+        pending.answers = pending.answers.saturating_sub(1);
+        if pending.answers > 0 {
+            return;
+        }
+        if let Some(done) = self.state.deletes.remove(&request) {
+            let _ = done.reply.send(Ok(done.count));
+        }
+    }
+
+    fn start_apply(
+        &mut self,
+        now: Now,
+        snapshot: Arc<Snapshot>,
+        host: carrack_host::HostConfig,
+        reply: Reply<Applied>,
+    ) {
+        if self.state.apply.is_some() {
+            let _ =
+                reply.send(Err(RequestError::Busy("another reload is under way; try again later".into())));
+            return;
+        }
+        let generation = snapshot.generation;
+        self.broadcast(|| Command::Reconfigure(Arc::clone(&snapshot)));
+        *lock(&self.shared.snapshot) = snapshot;
+        self.host.configure(host, now);
+        self.drain_host();
+        let waiting = vec![true; self.ends.len()];
+        let deadline = now.plus_ns(ANSWER_NS);
+        self.state.apply =
+            Some(PendingApply { generation, waiting, applied: Applied::default(), deadline, reply });
+    }
+
+    fn reconfigured(&mut self, worker: usize, generation: u64, sessions_ended: u64) {
+        let Some(pending) = self.state.apply.as_mut().filter(|apply| apply.generation == generation) else {
+            return;
+        };
+        if let Some(waiting) = pending.waiting.get_mut(worker) {
+            *waiting = false;
+        }
+        pending.applied.sessions_ended += sessions_ended;
+        if pending.waiting.iter().any(|waiting| *waiting) {
+            return;
+        }
+        if let Some(done) = self.state.apply.take() {
+            let _ = done.reply.send(Ok(done.applied));
+        }
+    }
+
+    /// Gives up on answers that do not come.
+    fn expire(&mut self, now: Now) {
+        if let Some(late) = self.state.apply.take_if(|apply| apply.deadline <= now) {
+            let workers: Vec<String> = (late.waiting.iter().enumerate())
+                .filter_map(|(worker, waiting)| waiting.then(|| worker.to_string()))
+                .collect();
+            let error = format!(
+                "worker {} did not confirm the new configuration in time; it takes it over as soon as it can: look at `show workers`",
+                workers.join(", ")
+            );
+            let _ = late.reply.send(Err(RequestError::Timeout(error)));
+        }
+        let late: Vec<u64> =
+            self.state.deletes.iter().filter(|(_, d)| d.deadline <= now).map(|(id, _)| *id).collect();
+        for id in late {
+            if let Some(late) = self.state.deletes.remove(&id) {
+                let error = format!(
+                    "not all workers answered in time; {} sessions are deleted so far: look at `show workers`",
+                    late.count
+                );
+                let _ = late.reply.send(Err(RequestError::Timeout(error)));
+            }
+        }
+    }
+
+    fn watch_ports(&mut self, now: Now) {
+        if now.ns.saturating_sub(self.state.watched.ns) < WATCH_NS {
+            return;
+        }
+        self.state.watched = now;
+        let mut words = Vec::with_capacity(PortReport::WORDS);
+        for (port, watcher) in &mut self.watchers {
+            let (Some(report), Some(board)) = (watcher(), self.shared.port_board(*port)) else { continue };
+            words.clear();
+            report.write(&mut words);
+            board.publish(&words);
+        }
+    }
+
+    fn watch_workers(&self) {
+        let dead = (0..self.shared.workers()).find(|w| self.shared.worker_state(*w) == WorkerState::Panicked);
+        if let Some(worker) = dead {
+            let why =
+                format!("worker {worker} died of a defect in the program; its message is in the log above");
+            tracing::error!("{why}");
+            self.shared.stop(EndReason::Failed(why));
+        }
+    }
+
+    /// Ends a run over files once all input is read and nothing moves any more.
+    fn watch_input(&mut self, now: Now) {
+        let Some(input) = &mut self.input else { return };
+        let read = input(self.shared.clock.uptime());
+        if !self.exit_when_idle {
+            return;
+        }
+        let fingerprint = (0..self.shared.workers())
+            .filter_map(|worker| self.shared.worker_board(worker))
+            .map(|board| board.read().iter().take(crate::stats::ACCOUNTS_WORDS).fold(0, mix))
+            .fold(0, |all, one| mix(all, &one));
+        match self.state.quiet {
+            Some((same, since)) if read && same == fingerprint => {
+                if now.ns.saturating_sub(since.ns) >= QUIET_NS {
+                    self.shared.stop(EndReason::Idle);
+                }
+            }
+            _ => self.state.quiet = Some((fingerprint, now)),
+        }
+    }
+}
+
+fn mix(all: u64, word: &u64) -> u64 {
+    (all.rotate_left(7) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+fn push_waiting(backlog: &mut VecDeque<Command>, ring: &mut Producer<Command>) {
+    while !ring.is_full() {
+        let Some(command) = backlog.pop_front() else { return };
+        // Invariant: this is the ring's only producer and it has room.
+        let _ = ring.push(command);
+    }
+}
+
+fn interface_name(snapshot: &Snapshot, interface: IfIndex) -> String {
+    let found = snapshot.interfaces.get(interface.index()).and_then(Option::as_ref);
+    found.map_or_else(|| interface.to_string(), |interface| interface.name.clone())
+}

@@ -1,0 +1,272 @@
+//! Starts and ends the threads.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use carrack_base::{Now, WORKERS_MAX};
+use carrack_frame::{Frame, FramePool};
+use carrack_host::{Host, HostConfig};
+use carrack_io::PacketIo;
+use carrack_pipeline::snapshot::Snapshot;
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use crate::clock::Clock;
+use crate::control::{Control, ControlState, InputProgress, PortWatcher};
+use crate::handle::Handle;
+use crate::mail::{WorkerEnds, mailbox};
+use crate::request::Request;
+use crate::shared::{EndReason, Shared};
+use crate::worker_loop::{DataPlane, Idle, PortAccess, WorkerLoop};
+
+/// Questions to the control thread that may wait.
+const REQUESTS: usize = 64;
+/// Frames that wait to be sent by the worker that polls the port.
+const RELAY_FRAMES: usize = 1_024;
+
+/// Why the daemon did not start: a sentence that says what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartError(pub String);
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// One port, opened.
+pub struct PortPlan {
+    /// Its queue pairs: the first goes to worker 0, the second to worker 1 and so on. At least one, at most as many as there are
+    /// workers; workers without one get the port's packets, and send theirs, through the others.
+    pub queues: Vec<Box<dyn PacketIo>>,
+    /// Looks at the port from the control thread. Without one, worker 0 looks, between bursts.
+    pub watcher: Option<PortWatcher>,
+}
+
+/// One worker.
+pub struct WorkerPlan {
+    /// The processor it is pinned to.
+    pub core: Option<usize>,
+    /// Its door to the run's pool of frames.
+    pub pool: Box<dyn FramePool>,
+}
+
+/// Runs once in each worker's thread before it starts, after pinning.
+pub type ThreadHook = Arc<dyn Fn() + Send + Sync>;
+
+/// Everything that is needed to start the threads; nothing in it knows where it came from.
+pub struct Plan {
+    /// What to forward by.
+    pub snapshot: Arc<Snapshot>,
+    /// What the host works by.
+    pub host: HostConfig,
+    /// Ports by [`PortId`](carrack_base::PortId).
+    pub ports: Vec<PortPlan>,
+    /// Workers by [`WorkerId`](carrack_base::WorkerId).
+    pub workers: Vec<WorkerPlan>,
+    /// What workers do when there is nothing to do.
+    pub idle: Idle,
+    /// Paces input from files.
+    pub input: Option<InputProgress>,
+    /// End when all input is read and nothing moves any more.
+    pub exit_when_idle: bool,
+    /// What each worker's thread does first.
+    pub thread_hook: Option<ThreadHook>,
+}
+
+/// The running threads.
+pub(crate) struct Threads {
+    pub handle: Handle,
+    joins: Vec<JoinHandle<()>>,
+}
+
+impl Threads {
+    /// Ends all threads and waits for them.
+    pub(crate) fn stop(&mut self) {
+        self.handle.shared.stop(EndReason::Stopped);
+        for join in self.joins.drain(..) {
+            // A thread that died has said so through its state.
+            let _ = join.join();
+        }
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// What one worker's thread starts from, before its data plane exists.
+struct Seat {
+    index: usize,
+    plan: WorkerPlan,
+    ends: WorkerEnds,
+    ports: Vec<PortAccess>,
+}
+
+/// Starts the threads. `build` makes a worker's data plane inside its own thread, so that its memory lies near its
+/// processor; `stage_words` is how many numbers the data plane publishes.
+pub(crate) fn launch<W, B>(mut plan: Plan, stage_words: usize, build: B) -> Result<Threads, StartError>
+where
+    W: DataPlane + 'static,
+    B: Fn(usize, WorkerEnds, Now) -> Result<W, String> + Send + Sync + 'static,
+{
+    check(&plan)?;
+    let clock = Clock::start();
+    let shared = Arc::new(Shared::new(
+        clock,
+        Arc::clone(&plan.snapshot),
+        plan.workers.len(),
+        plan.ports.len(),
+        stage_words,
+    ));
+    let (requests, request_queue) = sync_channel(REQUESTS);
+    let mut threads = Threads { handle: Handle { shared: Arc::clone(&shared), requests }, joins: Vec::new() };
+    let watchers = take_watchers(&mut plan.ports);
+    let accesses = distribute(std::mem::take(&mut plan.ports), plan.workers.len(), &watchers);
+    let mut control_ends = Vec::new();
+    let (ready, readiness) = sync_channel(plan.workers.len());
+    let build = Arc::new(build);
+    for ((index, worker), ports) in plan.workers.drain(..).enumerate().zip(accesses) {
+        let (ends, control) = mailbox();
+        control_ends.push(control);
+        let seat = Seat { index, plan: worker, ends, ports };
+        let join = spawn_worker(seat, &build, &shared, plan.idle, plan.thread_hook.clone(), ready.clone())?;
+        threads.joins.push(join);
+    }
+    drop(ready);
+    await_workers(&readiness, control_ends.len())?;
+    let control = Control {
+        host: Host::new(plan.host, clock.now()),
+        ends: control_ends,
+        requests: request_queue,
+        shared,
+        watchers,
+        input: plan.input,
+        exit_when_idle: plan.exit_when_idle,
+        state: ControlState::default(),
+    };
+    threads.joins.push(spawn("carrack-control", move || control.run())?);
+    Ok(threads)
+}
+
+fn check(plan: &Plan) -> Result<(), StartError> {
+    let workers = plan.workers.len();
+    if workers == 0 || workers > WORKERS_MAX {
+        return Err(StartError(format!(
+            "{workers} workers are not possible; set workers.count from 1 to {WORKERS_MAX}"
+        )));
+    }
+    match plan.ports.iter().position(|port| port.queues.is_empty() || port.queues.len() > workers) {
+        Some(port) => Err(StartError(format!(
+            "port {port} came with {} queues for {workers} workers; this is a defect of its driver",
+            plan.ports.get(port).map_or(0, |port| port.queues.len())
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn take_watchers(ports: &mut [PortPlan]) -> Vec<(usize, PortWatcher)> {
+    let watchers = ports.iter_mut().enumerate();
+    watchers.filter_map(|(index, port)| Some((index, port.watcher.take()?))).collect()
+}
+
+/// Gives every worker its way to every port: a queue where there is one, else a ring to the worker whose turn it is.
+fn distribute(
+    ports: Vec<PortPlan>,
+    workers: usize,
+    watchers: &[(usize, PortWatcher)],
+) -> Vec<Vec<PortAccess>> {
+    let mut accesses: Vec<Vec<PortAccess>> = (0..workers).map(|_| Vec::new()).collect();
+    for (index, port) in ports.into_iter().enumerate() {
+        let watched = watchers.iter().any(|(watched, _)| *watched == index);
+        let queues = port.queues.len();
+        let mut relays: Vec<Vec<Consumer<Frame>>> = (0..queues).map(|_| Vec::new()).collect();
+        let mut rings: Vec<Producer<Frame>> = Vec::new();
+        for worker in queues..workers {
+            let (producer, consumer) = RingBuffer::new(RELAY_FRAMES);
+            relays[worker % queues].push(consumer);
+            rings.push(producer);
+        }
+        let own = port
+            .queues
+            .into_iter()
+            .zip(relays)
+            .enumerate()
+            .map(|(queue, (io, others))| PortAccess::queue(io, others, queue == 0 && !watched));
+        let all = own.chain(rings.into_iter().map(PortAccess::Relay));
+        for (worker, access) in accesses.iter_mut().zip(all) {
+            worker.push(access);
+        }
+    }
+    accesses
+}
+
+fn spawn_worker<W, B>(
+    seat: Seat,
+    build: &Arc<B>,
+    shared: &Arc<Shared>,
+    idle: Idle,
+    hook: Option<ThreadHook>,
+    ready: SyncSender<Result<(), StartError>>,
+) -> Result<JoinHandle<()>, StartError>
+where
+    W: DataPlane + 'static,
+    B: Fn(usize, WorkerEnds, Now) -> Result<W, String> + Send + Sync + 'static,
+{
+    let (build, shared) = (Arc::clone(build), Arc::clone(shared));
+    spawn(&format!("carrack-worker{}", seat.index), move || {
+        let Seat { index, plan, ends, ports } = seat;
+        let clock = shared.clock;
+        let pinned = plan.core.map_or(Ok(()), |core| pin(index, core));
+        if let Some(hook) = hook {
+            hook();
+        }
+        let made = pinned.and_then(|()| {
+            build(index, ends, clock.now()).map_err(|why| StartError(format!("worker {index}: {why}")))
+        });
+        match made {
+            Ok(worker) => {
+                let _ = ready.send(Ok(()));
+                drop(ready);
+                WorkerLoop { worker, index, pool: plan.pool, ports, clock, idle, shared }.run();
+            }
+            Err(error) => {
+                let _ = ready.send(Err(error));
+            }
+        }
+    })
+}
+
+fn await_workers(readiness: &Receiver<Result<(), StartError>>, workers: usize) -> Result<(), StartError> {
+    for _ in 0..workers {
+        readiness.recv().unwrap_or_else(|_| {
+            Err(StartError("a worker died while it started; its message is in the log above".into()))
+        })?;
+    }
+    Ok(())
+}
+
+fn pin(worker: usize, core: usize) -> Result<(), StartError> {
+    let mut cores = CpuSet::new();
+    let pinned = cores.set(core).and_then(|()| sched_setaffinity(Pid::from_raw(0), &cores));
+    pinned.map_err(|error| {
+        StartError(format!(
+            "worker {worker} cannot run on processor {core}: {error}; choose others in workers.cores, or leave it out"
+        ))
+    })
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(|error| {
+        StartError(format!("cannot start thread {name}: {error}; raise the limit on threads"))
+    })
+}
+
+#[cfg(test)]
+mod tests;
