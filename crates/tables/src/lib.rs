@@ -54,3 +54,22 @@ pub(crate) fn prefetch_read<T>(address: *const T) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
 }
+
+/// The processor's cycle counter (TSC), for measuring stages; never for time. 0 where there is none.
+#[inline(always)]
+#[must_use]
+pub fn cycles() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: RDTSC has no preconditions on x86-64 in user space; it only reads a counter.
+    unsafe {
+        core::arch::x86_64::_rdtsc()
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    0
+}
+
+/// Asks the processor to fetch the cache line of a reference; a hint that never faults.
+#[inline(always)]
+pub fn prefetch<T: ?Sized>(value: &T) {
+    prefetch_read(core::ptr::from_ref(value).cast::<u8>());
+}

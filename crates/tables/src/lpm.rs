@@ -319,30 +319,31 @@ impl Lpm4Builder {
         chunk
     }
 
-    /// Replaces a root entry's chunk by a leaf when the chunk holds nothing but that leaf, and that leaf is a
-    /// short prefix's.
+    /// Replaces a root entry's chunk by a leaf when the chunk holds nothing but that leaf. The leaf may be of
+    /// longer prefixes than the entry's own bits (all 256 of a /16 with one value): its length stays in it,
+    /// and the next change behind the entry spreads it over a chunk again.
     fn fold_root_entry(&mut self, slot: usize) {
-        if let Some((chunk, leaf)) = self.foldable(self.table.root[slot], 16) {
+        if let Some((chunk, leaf)) = self.foldable(self.table.root[slot]) {
             self.root_mut()[slot] = leaf;
             self.free_chunks.push(chunk);
         }
     }
 
     fn fold_chunk_entry(&mut self, parent: u32, index: u8) {
-        if let Some((chunk, leaf)) = self.foldable(self.table.chunk(parent)[usize::from(index)], 24) {
+        if let Some((chunk, leaf)) = self.foldable(self.table.chunk(parent)[usize::from(index)]) {
             self.table.chunk_mut(parent)[usize::from(index)] = leaf;
             self.free_chunks.push(chunk);
         }
     }
 
-    fn foldable(&self, entry: u32, len_max: u8) -> Option<(u32, u32)> {
+    fn foldable(&self, entry: u32) -> Option<(u32, u32)> {
         if entry & CHILD == 0 {
             return None;
         }
         let chunk = entry & !CHILD;
         let entries = self.table.chunk(chunk);
         let first = entries[0];
-        let uniform = first & CHILD == 0 && len_of(first) <= len_max && entries.iter().all(|e| *e == first);
+        let uniform = first & CHILD == 0 && entries.iter().all(|e| *e == first);
         uniform.then_some((chunk, first))
     }
 }

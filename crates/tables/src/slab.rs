@@ -66,7 +66,8 @@ impl<T: Copy + Default> Slab<T> {
         self.live.is_set(id)
     }
 
-    /// Fetches the line's first cache line; does nothing when `id` is out of range (`u32::MAX`, say, for none).
+    /// Fetches the line's first cache line; does nothing when `id` is out of range (`u32::MAX`, say, for
+    /// none).
     #[inline(always)]
     pub fn prefetch(&self, id: u32) {
         // A prefetch of an address that is not mapped does not fault, but walks the page tables each time.

@@ -87,6 +87,27 @@ fn chunks_are_given_back_when_their_prefixes_go() {
 }
 
 #[test]
+fn neighbours_with_one_value_share_an_entry_and_part_again() {
+    let mut b = Lpm4Builder::new();
+    let used = |b: &Lpm4Builder| b.table.pages.len() * PAGE - b.free_chunks.len();
+    for i in 0..256 {
+        b.insert(ip("10.1.0.0") | i << 8, 24, 5).unwrap();
+    }
+    assert_eq!(used(&b), 0);
+    // Neither a shorter prefix nor the removal of one of them is mistaken.
+    b.insert(ip("10.0.0.0"), 8, 6).unwrap();
+    b.remove(ip("10.1.7.0"), 24);
+    assert_eq!(used(&b), 1);
+    let at =
+        |b: &Lpm4Builder| ["10.1.6.255", "10.1.7.0", "10.1.8.0", "10.2.0.0"].map(|a| b.table().lookup(ip(a)));
+    assert_eq!(at(&b), [Some(5), Some(6), Some(5), Some(6)]);
+    b.insert(ip("10.1.7.0"), 24, 5).unwrap();
+    b.remove(ip("10.0.0.0"), 8);
+    assert_eq!(at(&b), [Some(5), Some(5), Some(5), None]);
+    assert_eq!(used(&b), 0);
+}
+
+#[test]
 fn bad_prefixes_are_refused_with_the_right_one() {
     let mut b = Lpm4Builder::new();
     let error = b.insert(ip("10.1.2.3"), 24, 1).unwrap_err();
