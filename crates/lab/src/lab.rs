@@ -202,14 +202,22 @@ impl Lab {
     pub fn start_router(&mut self) -> Result<()> {
         match self.router.clone() {
             Router::LinuxNft => router::start_nft(&Ns::Carrack.full_name(self.name()))?,
-            Router::Carrack { binary, io, config } => {
-                router::write_config(&self.dir, io, config.as_deref())?;
+            Router::Carrack { binary, config, .. } => {
+                router::write_config(&self.dir, &config)?;
                 let (binary, config) =
                     (binary.display().to_string(), router::config_file(&self.dir).display().to_string());
                 self.start(Ns::Carrack, "router", &[&binary, "run", "-c", &config])?;
             }
         }
         self.await_router()
+    }
+
+    /// Replaces the daemon's config file, for `carrack reload` or the next [`Lab::start_router`].
+    pub fn set_config(&mut self, text: &str) -> Result<()> {
+        if let Router::Carrack { config, .. } = &mut self.router {
+            *config = text.to_owned();
+        }
+        router::write_config(&self.dir, text)
     }
 
     /// Leaves the lab up when this value goes.
@@ -254,6 +262,9 @@ impl Lab {
 
     fn await_router(&self) -> Result<()> {
         self.await_ready("router", || {
+            if matches!(self.router, Router::Carrack { .. }) && !router::socket(&self.dir).exists() {
+                return Ok(false);
+            }
             let ping = ["ping", "-n", "-c", "1", "-W", "1", plan::SERVER];
             Ok(self.exec(Ns::Sub1, &ping, READY_LIMIT)?.ok())
         })

@@ -32,5 +32,5 @@ mod state;
 
 pub use command::{Finished, interrupted};
 pub use lab::{Lab, Options};
-pub use needs::missing;
-pub use router::{Io, Router};
+pub use needs::{can_run, missing};
+pub use router::{Io, Router, config};

@@ -44,6 +44,19 @@ pub fn missing() -> Option<String> {
     ))
 }
 
+/// For tests that need a lab: whether one can be brought up here. Says why not; with `CARRACK_NETWORK_TESTS=require` in
+/// the environment that is a failure, so that continuous integration never passes without these tests.
+///
+/// # Panics
+/// When a lab is required and cannot be brought up.
+pub fn can_run() -> bool {
+    let Some(why) = missing() else { return true };
+    let required = env::var("CARRACK_NETWORK_TESTS").is_ok_and(|value| value == "require");
+    assert!(!required, "network tests are required here, but {why}");
+    eprintln!("not run: {why}");
+    false
+}
+
 /// Where a program is: the system's own directories first, so that wrappers in a user's PATH do not slow it down.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();

@@ -37,8 +37,8 @@ pub enum Router {
         binary: PathBuf,
         /// Its kind of ports.
         io: Io,
-        /// Config text instead of the lab's own; `@LAB@` stands for the lab's directory.
-        config: Option<String>,
+        /// Its config, usually made from [`config`]; `@LAB@` stands for the lab's directory.
+        config: String,
     },
     /// nftables in the kernel.
     LinuxNft,
@@ -50,7 +50,7 @@ impl Router {
         Ok(Router::Carrack {
             binary: std::env::current_exe().context("cannot find this executable")?,
             io,
-            config: None,
+            config: config(io),
         })
     }
 
@@ -73,18 +73,18 @@ pub(crate) fn config_file(dir: &Path) -> PathBuf {
     dir.join("carrack.toml")
 }
 
-/// Writes the daemon's config.
-pub(crate) fn write_config(dir: &Path, io: Io, text: Option<&str>) -> Result<()> {
-    let text = text.map_or_else(|| config(dir, io), |text| text.replace("@LAB@", &dir.display().to_string()));
+/// Writes the daemon's config; `@LAB@` in it becomes the lab's directory.
+pub(crate) fn write_config(dir: &Path, text: &str) -> Result<()> {
     let path = config_file(dir);
-    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    fs::write(&path, text.replace("@LAB@", &dir.display().to_string()))
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The lab's own config for the daemon.
-pub fn config(dir: &Path, io: Io) -> String {
+/// The lab's own config for the daemon: two interfaces, one pool in blocks of 512 ports, one port forward. `@LAB@`
+/// stands for the lab's directory.
+pub fn config(io: Io) -> String {
     format!(
         include_str!("router/lab.toml"),
-        dir = dir.display(),
         io = io.scheme(),
         gateway = plan::INSIDE_GATEWAY,
         inside = plan::INSIDE_NET,

@@ -102,8 +102,9 @@ pub(super) fn conservation(lab: &mut Lab) -> Result<String> {
     }
     let figure = |key: &str| find_number(&answer, key).map_or_else(|| "?".to_owned(), |n| format!("{n}"));
     Ok(format!(
-        "{} received = {} forwarded + {} punted + {} consumed + {} held + {} dropped",
+        "{} received + {} made = {} forwarded + {} punted + {} consumed + {} held + {} dropped",
         figure("rx"),
+        figure("originated"),
         figure("forwarded"),
         figure("punted"),
         figure("consumed"),
