@@ -2,8 +2,10 @@
 #define _GNU_SOURCE
 #include "shim.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -67,6 +69,34 @@ size_t carrack_log_take(char *out, size_t size)
 	return taken;
 }
 
+/* The XDP libraries' log line, into the same buffer. */
+static int log_line(int level, const char *format, va_list arguments)
+{
+	char line[512];
+	int length = vsnprintf(line, sizeof(line), format, arguments);
+
+	(void)level;
+	if (length > 0)
+		log_write(NULL, line, (size_t)length < sizeof(line) ? (size_t)length : sizeof(line) - 1);
+	return length;
+}
+
+typedef int (*log_function)(int level, const char *format, va_list arguments);
+
+/* The AF_XDP driver brings libxdp and libbpf along, which otherwise write to the standard error output. */
+static void quieten(const char *library, const char *setter)
+{
+	void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+	log_function (*set)(log_function);
+
+	if (handle == NULL)
+		return;
+	*(void **)&set = dlsym(handle, setter);
+	if (set != NULL)
+		set(log_line);
+	dlclose(handle);
+}
+
 int carrack_eal_init(int argc, char **argv, int verbose)
 {
 	cookie_io_functions_t functions = { .write = log_write };
@@ -79,6 +109,9 @@ int carrack_eal_init(int argc, char **argv, int verbose)
 	rte_openlog_stream(stream);
 	if (rte_eal_init(argc, argv) < 0)
 		return rte_errno > 0 ? -rte_errno : -EINVAL;
+	quieten("libxdp.so.1", "libxdp_set_print");
+	quieten("libbpf.so.1", "libbpf_set_print");
+	quieten("libbpf.so.0", "libbpf_set_print");
 	return 0;
 }
 
@@ -245,6 +278,9 @@ int carrack_port_start(uint16_t port, struct carrack_port_options *options, void
 		failed = 0;
 	if (!failed)
 		failed = rte_eth_dev_start(port);
+	/* Not every driver can; those start from zero. */
+	if (!failed)
+		(void)rte_eth_stats_reset(port);
 	if (!failed && options->promiscuous) {
 		failed = rte_eth_promiscuous_enable(port);
 		if (failed == -ENOTSUP)

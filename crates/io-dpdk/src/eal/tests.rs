@@ -10,7 +10,7 @@ fn without_huge_pages_memory_covers_the_pool_and_nothing_is_shared() {
     let line = arguments_of(&options);
     assert!(line.contains("--no-huge --no-shconf -m"), "{line}");
     assert!(line.contains("--lcores=0@(0,1)"), "{line}");
-    let pool_mib = u64::from(options.frames) * u64::from(options.frame_bytes) >> 20;
+    let pool_mib = (u64::from(options.frames) * u64::from(options.frame_bytes)) >> 20;
     assert!(u64::from(memory_mib(&options)) > pool_mib + 64);
 }
 

@@ -22,7 +22,11 @@ fn a_record_is_read_back_as_it_was_written() {
     let record = GuardRecord::of(vec![device()]);
     write(&file, &record).expect("the directory is made");
     assert_eq!(read(&file), Ok(Some(record)));
-    assert_eq!(files_in(&directory.path().join("run")), [file.clone()], "no temporary file stays");
+    assert_eq!(
+        files_in(&directory.path().join("run")),
+        std::slice::from_ref(&file),
+        "no temporary file stays"
+    );
     remove(&file);
     assert_eq!(read(&file), Ok(None));
 }

@@ -1,0 +1,110 @@
+//! Frames through a shared-memory interface between two processes: this one and itself started again.
+
+mod common;
+
+use carrack_frame::{Frame, FramePool};
+use carrack_io::PacketIo;
+use carrack_io_dpdk::{Dpdk, PortOptions};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PEER: &str = "CARRACK_TEST_MEMIF_PEER";
+const FRAMES: u32 = 20_000;
+
+#[test]
+fn frames_cross_to_another_process_and_back_unchanged() {
+    need_root!();
+    if let Ok(device) = std::env::var(PEER) {
+        return reflect(&device);
+    }
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let dpdk = common::dpdk();
+    for (number, zero_copy) in [(1, "no"), (2, "yes")] {
+        let socket: PathBuf = directory.path().join(format!("{number}.sock"));
+        let mut port = open(&dpdk, &format!("memif:{},id=3,role=server", socket.display()));
+        let mut peer =
+            start_peer(&format!("memif:{},id=3,role=client,zero-copy={zero_copy}", socket.display()));
+        until("the peer connects", || port.link().up);
+        shuttle(&dpdk, port.as_mut());
+        peer.kill().expect("the peer is ours");
+        peer.wait().expect("the peer is ours");
+        until("the lost peer is noticed", || !port.link().up);
+        drop(port);
+        assert_eq!(dpdk.pool_usage().outstanding(), 0, "every buffer came home");
+    }
+}
+
+fn open(dpdk: &Dpdk, device: &str) -> Box<dyn PacketIo> {
+    let device = device.parse().unwrap_or_else(|error| panic!("{error}"));
+    dpdk.open(&device, PortOptions::default()).unwrap_or_else(|error| panic!("{error}")).remove(0)
+}
+
+fn start_peer(device: &str) -> Child {
+    let program = std::env::current_exe().expect("this program has a path");
+    let name = "frames_cross_to_another_process_and_back_unchanged";
+    let mut command = Command::new(program);
+    command.args(["--exact", name]).env(PEER, device).stdout(Stdio::null());
+    command.spawn().expect("this program starts again")
+}
+
+/// The other process: sends back what it receives, until it is killed.
+fn reflect(device: &str) {
+    let dpdk = common::dpdk();
+    let mut pool = dpdk.pool();
+    let mut port = open(&dpdk, device);
+    let mut burst = Vec::with_capacity(64);
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(30) {
+        if port.rx_burst(&mut burst, 64) == 0 {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        while !burst.is_empty() && start.elapsed() < Duration::from_secs(30) {
+            port.tx_burst(&mut burst);
+        }
+    }
+    pool.free_all(&mut burst);
+}
+
+/// Sends numbered frames of many lengths, never more on the way than the rings hold, and checks each that returns.
+fn shuttle(dpdk: &Dpdk, port: &mut dyn PacketIo) {
+    let mut pool = dpdk.pool();
+    let (mut sent, mut returned) = (0u32, 0u32);
+    let mut burst: Vec<Frame> = Vec::with_capacity(64);
+    let start = Instant::now();
+    while returned < FRAMES {
+        while sent < FRAMES && sent - returned < 200 && burst.len() < 32 {
+            let Some(mut frame) = pool.alloc() else { break };
+            assert!(frame.set_bytes(&numbered(sent)));
+            burst.push(frame);
+            sent += 1;
+        }
+        while !burst.is_empty() {
+            port.tx_burst(&mut burst);
+        }
+        port.rx_burst(&mut burst, 64);
+        for frame in &burst {
+            assert_eq!(frame.bytes(), numbered(returned), "frame {returned} is the next and unchanged");
+            returned += 1;
+        }
+        pool.free_all(&mut burst);
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "{returned} of {sent} came back, {:?}",
+            port.stats()
+        );
+    }
+}
+
+fn numbered(number: u32) -> Vec<u8> {
+    let length = 60 + number as usize % 1440;
+    number.to_be_bytes().into_iter().cycle().take(length).collect()
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(10), "{what}: not within 10 s");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
