@@ -9,18 +9,21 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod compile;
 pub mod keys;
 mod load;
 mod model;
 mod parse;
+mod plan;
 mod read;
 mod source;
 mod suggest;
 mod value;
 
+pub use compile::{Compiled, PortDevice, PortFacts, compile};
 pub use model::{
-    Api, ApiTcp, Attach, Config, DEFAULT_VRF, ForwardConfig, HugePages, Idle, InterfaceConfig, Memory, NatConfig,
-    OneToOneConfig, PoolConfig, PortsConfig, RouteConfig, RouteTarget, System, Workers,
+    Api, ApiTcp, Attach, Config, DEFAULT_VRF, ForwardConfig, HugePages, Idle, InterfaceConfig, Memory,
+    NatConfig, OneToOneConfig, PoolConfig, PortsConfig, RouteConfig, RouteTarget, System, Workers,
 };
 pub use source::{At, ConfigError, Diagnostic, Severity, Span, Warning};
 pub use value::{Endpoint, InterfaceAddress, PortRange};

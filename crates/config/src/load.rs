@@ -23,14 +23,16 @@ impl Config {
         let path = path.as_ref();
         let name = path.display().to_string();
         let whole = |message: String| vec![Diagnostic::whole(&name, message)];
-        let cannot = |error: std::io::Error| whole(format!("cannot be read: {error}; check the path and its permissions"));
+        let cannot = |error: std::io::Error| {
+            whole(format!("cannot be read: {error}; check the path and its permissions"))
+        };
         let size = std::fs::metadata(path).map_err(cannot)?.len();
         if size > FILE_BYTES_MAX {
             return Err(whole(format!("{size} bytes long; a config has at most {FILE_BYTES_MAX}")));
         }
         let bytes = std::fs::read(path).map_err(cannot)?;
-        let text = String::from_utf8(bytes)
-            .map_err(|_| whole("is not UTF-8 text; save it as UTF-8".to_owned()))?;
+        let text =
+            String::from_utf8(bytes).map_err(|_| whole("is not UTF-8 text; save it as UTF-8".to_owned()))?;
         Self::from_str(&name, &text)
     }
 
@@ -61,7 +63,10 @@ fn read(notes: &Notes, source: &Source) -> Option<Config> {
     let (root, syntax) = DeTable::parse_recoverable(&source.text);
     for error in &syntax {
         let span = error.span().unwrap_or(0..0);
-        notes.error(span.into(), format!("TOML syntax: {}; {}", error.message(), syntax_hint(error.message())));
+        notes.error(
+            span.into(),
+            format!("TOML syntax: {}; {}", error.message(), syntax_hint(error.message())),
+        );
     }
     if !syntax.is_empty() {
         return None;
@@ -90,7 +95,8 @@ fn diagnostics(source: &Source, faults: Vec<Fault>) -> Vec<Diagnostic> {
         .collect();
     if let (true, Some(first)) = (total > FAULTS_MAX, shown.first()) {
         let severity = first.severity;
-        let mut more = Diagnostic::whole(&source.name, format!("and {} more; mend these first", total - FAULTS_MAX));
+        let mut more =
+            Diagnostic::whole(&source.name, format!("and {} more; mend these first", total - FAULTS_MAX));
         more.severity = severity;
         shown.push(more);
     }

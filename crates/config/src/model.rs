@@ -11,7 +11,7 @@ use carrack_nat::policy::{ExhaustedIcmp, Filtering, Limits, Mapping, Pooling, Ti
 use carrack_pipeline::snapshot::{Policers, Side, Vlan};
 
 use crate::keys::KeyInfo;
-use crate::source::{At, Source, Span};
+use crate::source::{At, Source};
 use crate::value::{Endpoint, InterfaceAddress, PortRange};
 
 /// Name of the routing instance that always exists.
@@ -345,7 +345,4 @@ impl Config {
     pub fn interface(&self, name: &str) -> Option<&InterfaceConfig> {
         self.interfaces.iter().find(|interface| interface.name.value == name)
     }
-
-    /// Where the file begins, for messages about something that is missing.
-    pub(crate) const TOP: Span = Span { start: 0, end: 0 };
 }

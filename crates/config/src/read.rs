@@ -47,10 +47,6 @@ impl Notes {
         let fault = Fault { severity: Severity::Warning, span, message: message.into() };
         self.faults.borrow_mut().push(fault);
     }
-
-    pub(crate) fn has_errors(&self) -> bool {
-        self.faults.borrow().iter().any(|fault| fault.severity == Severity::Error)
-    }
 }
 
 /// A table being read.
@@ -69,7 +65,8 @@ pub(crate) struct Section<'a> {
 impl<'a> Section<'a> {
     /// The file itself.
     pub(crate) fn root(notes: &'a Notes, table: &'a DeTable<'a>) -> Self {
-        let section = Self { notes, table: Some(table), schema: "", path: String::new(), span: Span::default() };
+        let section =
+            Self { notes, table: Some(table), schema: "", path: String::new(), span: Span::default() };
         section.refuse_unknown();
         section
     }
@@ -213,7 +210,9 @@ impl<'a> Section<'a> {
                 self.notes.asked.borrow_mut().insert((info.section, info.name));
             }
             // A key that the table of keys lacks is our mistake; the test of the two against each other finds it.
-            None => self.notes.error(self.span, format!("internal: no key {}.{name} is declared", self.schema)),
+            None => {
+                self.notes.error(self.span, format!("internal: no key {}.{name} is declared", self.schema))
+            }
         }
         info
     }
@@ -231,7 +230,8 @@ impl<'a> Section<'a> {
         let value = DeValue::parse(text).ok();
         let read = value.and_then(|value| T::from_toml(&value, &info.kind, &mut Vec::new()));
         if read.is_none() {
-            self.notes.error(self.span, format!("internal: the default of {}.{} is bad", info.section, info.name));
+            self.notes
+                .error(self.span, format!("internal: the default of {}.{} is bad", info.section, info.name));
         }
         read.map(|value| At::new(value, self.span))
     }
@@ -259,7 +259,8 @@ impl<'a> Section<'a> {
             return format!("{start}; did you mean `{near}`?");
         }
         let elsewhere = keys::keys().find(|key| key.name == name).map(|key| key.section);
-        let elsewhere = elsewhere.or_else(|| keys::subsections("nat").find(|sub| *sub == name).map(|_| "nat"));
+        let elsewhere =
+            elsewhere.or_else(|| keys::subsections("nat").find(|sub| *sub == name).map(|_| "nat"));
         match elsewhere {
             Some(section) => format!("{start}; it belongs in {}", keys::header(section)),
             None => format!("{start}; {}", suggest::hint(name, known.iter().copied())),

@@ -133,7 +133,15 @@ impl fmt::Display for Diagnostic {
         let number = self.line.to_string();
         let gutter = number.len();
         write!(f, "\n{:gutter$} |\n{number} | {}\n", "", snippet.text)?;
-        write!(f, "{:gutter$} | {:before$}{:^<carets$}", "", "", "", before = snippet.before, carets = snippet.carets)
+        write!(
+            f,
+            "{:gutter$} | {:before$}{:^<carets$}",
+            "",
+            "",
+            "",
+            before = snippet.before,
+            carets = snippet.carets
+        )
     }
 }
 

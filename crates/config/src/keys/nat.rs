@@ -14,7 +14,8 @@ const LIMIT_MAX: u64 = 1 << 30;
 
 const INSTANCE: Effect = ReDerived("all sessions of the instance");
 // The engine builds an instance's port tables anew when anything about them changes; static mappings stay.
-const PORTS: Effect = ReDerived("the port tables of the instance, and with them its sessions (static mappings stay)");
+const PORTS: Effect =
+    ReDerived("the port tables of the instance, and with them its sessions (static mappings stay)");
 const STATIC: Effect = ReDerived("sessions of the changed static mapping");
 
 const TIMEOUT: Kind = Seconds(1, SECONDS_MAX);
@@ -40,7 +41,11 @@ pub(super) const SECTIONS: &[SectionInfo] = &[
         "Outside addresses with one range of ports. Several pools are used in the order they are written \
          (RFC 6888 REQ-3).",
     ),
-    table("nat.limits", InPlace, "What one subscriber may use; 0 is unlimited (RFC 6888 REQ-4, RFC 6888 REQ-5)."),
+    table(
+        "nat.limits",
+        InPlace,
+        "What one subscriber may use; 0 is unlimited (RFC 6888 REQ-4, RFC 6888 REQ-5).",
+    ),
     table(
         "nat.timeouts",
         InPlace,
@@ -246,7 +251,14 @@ pub(super) const KEYS: &[KeyInfo] = &[
         "\"2048-65535\"",
         "Outside ports used for dynamic mappings. The system ports below 1024 are left out by default (RFC 7422 §2).",
     ),
-    row(("nat.limits", "sessions_max"), LIMIT, Value("0"), InPlace, "4_000", "Sessions of a subscriber (RFC 6888 REQ-5)."),
+    row(
+        ("nat.limits", "sessions_max"),
+        LIMIT,
+        Value("0"),
+        InPlace,
+        "4_000",
+        "Sessions of a subscriber (RFC 6888 REQ-5).",
+    ),
     row(
         ("nat.limits", "ports_max"),
         LIMIT,
@@ -255,9 +267,30 @@ pub(super) const KEYS: &[KeyInfo] = &[
         "2_000",
         "Outside ports of a subscriber, all protocols together (RFC 6888 REQ-4).",
     ),
-    row(("nat.limits", "ports_tcp_max"), LIMIT, Value("0"), InPlace, "1_500", "Outside TCP ports of a subscriber."),
-    row(("nat.limits", "ports_udp_max"), LIMIT, Value("0"), InPlace, "1_500", "Outside UDP ports of a subscriber."),
-    row(("nat.limits", "ports_icmp_max"), LIMIT, Value("0"), InPlace, "64", "ICMP identifiers of a subscriber."),
+    row(
+        ("nat.limits", "ports_tcp_max"),
+        LIMIT,
+        Value("0"),
+        InPlace,
+        "1_500",
+        "Outside TCP ports of a subscriber.",
+    ),
+    row(
+        ("nat.limits", "ports_udp_max"),
+        LIMIT,
+        Value("0"),
+        InPlace,
+        "1_500",
+        "Outside UDP ports of a subscriber.",
+    ),
+    row(
+        ("nat.limits", "ports_icmp_max"),
+        LIMIT,
+        Value("0"),
+        InPlace,
+        "64",
+        "ICMP identifiers of a subscriber.",
+    ),
     row(
         ("nat.limits", "creations_per_s"),
         Count(0, LIMIT_MAX, "mappings a second"),
@@ -307,8 +340,22 @@ pub(super) const KEYS: &[KeyInfo] = &[
         "\"4m\"",
         "TCP that has not finished its handshake (RFC 7857 §2.1).",
     ),
-    row(("nat.timeouts", "tcp_closing"), TIMEOUT, Value("240"), InPlace, "\"4m\"", "TCP after a FIN (RFC 7857 §2.1)."),
-    row(("nat.timeouts", "tcp_reset"), TIMEOUT, Value("240"), InPlace, "\"4m\"", "TCP after a RST (RFC 7857 §2.2)."),
+    row(
+        ("nat.timeouts", "tcp_closing"),
+        TIMEOUT,
+        Value("240"),
+        InPlace,
+        "\"4m\"",
+        "TCP after a FIN (RFC 7857 §2.1).",
+    ),
+    row(
+        ("nat.timeouts", "tcp_reset"),
+        TIMEOUT,
+        Value("240"),
+        InPlace,
+        "\"4m\"",
+        "TCP after a RST (RFC 7857 §2.2).",
+    ),
     row(
         ("nat.timeouts", "tcp_unsolicited_syn"),
         TIMEOUT,
@@ -366,5 +413,12 @@ pub(super) const KEYS: &[KeyInfo] = &[
         "\"100.64.0.10:80\"",
         "Inside address, among `subscribers`, and first port.",
     ),
-    row(("nat.forward", "count"), Int(1, 65_535, "ports"), Value("1"), STATIC, "10", "Number of consecutive ports."),
+    row(
+        ("nat.forward", "count"),
+        Int(1, 65_535, "ports"),
+        Value("1"),
+        STATIC,
+        "10",
+        "Number of consecutive ports.",
+    ),
 ];

@@ -7,7 +7,11 @@ use super::{KeyInfo, SectionInfo, row, table};
 
 pub(super) const SECTIONS: &[SectionInfo] = &[
     table("system", NeedsRestart, "The daemon as a whole."),
-    table("workers", NeedsRestart, "The threads that forward packets. Each polls its queues and owns its subscribers."),
+    table(
+        "workers",
+        NeedsRestart,
+        "The threads that forward packets. Each polls its queues and owns its subscribers.",
+    ),
     table(
         "memory",
         NeedsRestart,
@@ -33,7 +37,14 @@ pub(super) const SECTIONS: &[SectionInfo] = &[
 const SIZE_MAX: u64 = 1 << 30;
 
 pub(super) const KEYS: &[KeyInfo] = &[
-    row(("system", "name"), Name, Value("\"carrack\""), NeedsRestart, "\"edge-1\"", "Name of this router, in logs and the API."),
+    row(
+        ("system", "name"),
+        Name,
+        Value("\"carrack\""),
+        NeedsRestart,
+        "\"edge-1\"",
+        "Name of this router, in logs and the API.",
+    ),
     row(
         ("system", "run_dir"),
         Path,

@@ -40,7 +40,11 @@ fn instance(notes: &Notes, mut section: Section<'_>) -> NatConfig {
         pools: section.sections("pool").into_iter().map(|pool_section| pool(notes, pool_section)).collect(),
         limits: limits(notes, &section.section("limits")),
         timeouts: self::timeouts(notes, &timeouts),
-        one_to_one: section.sections("one_to_one").into_iter().filter_map(|rule| one_to_one(notes, rule)).collect(),
+        one_to_one: section
+            .sections("one_to_one")
+            .into_iter()
+            .filter_map(|rule| one_to_one(notes, rule))
+            .collect(),
         forwards: section.sections("forward").into_iter().filter_map(|rule| forward(notes, rule)).collect(),
         name,
     }
@@ -49,7 +53,10 @@ fn instance(notes: &Notes, mut section: Section<'_>) -> NatConfig {
 fn subscribers(notes: &Notes, section: &Section<'_>) -> Vec<At<Prefix4>> {
     let Some(mut subscribers) = section.get::<Vec<At<Prefix4>>>("subscribers") else { return Vec::new() };
     if subscribers.is_empty() {
-        notes.error(subscribers.span, "an empty list; name the inside prefixes, or leave the key out to serve all");
+        notes.error(
+            subscribers.span,
+            "an empty list; name the inside prefixes, or leave the key out to serve all",
+        );
     }
     // A default's elements have no place of their own.
     if section.written("subscribers").is_none() {
@@ -69,18 +76,24 @@ fn ports(notes: &Notes, section: &Section<'_>) -> PortsConfig {
     let (foreign, needed): (&[&str], &str) = match mode {
         Mode::Blocks => (&["ports_per_subscriber"], "deterministic"),
         Mode::Deterministic => (&blocks, "blocks"),
-        Mode::Arbitrary => (&["block_size", "blocks_per_subscriber", "block_idle_release", "ports_per_subscriber"], ""),
+        Mode::Arbitrary => {
+            (&["block_size", "blocks_per_subscriber", "block_idle_release", "ports_per_subscriber"], "")
+        }
     };
     for key in foreign {
         let Some(span) = section.written(key) else { continue };
         let mode = if needed.is_empty() { "another mode" } else { needed };
-        notes.error(span, format!("`{key}` has an effect only with mode = \"{mode}\"; remove it or change the mode"));
+        notes.error(
+            span,
+            format!("`{key}` has an effect only with mode = \"{mode}\"; remove it or change the mode"),
+        );
     }
     match mode {
         Mode::Blocks => {
             if section.written("block_size").is_some() && !size.value.is_power_of_two() && size.value > 0 {
                 let up = size.value.checked_next_power_of_two().unwrap_or(32_768).min(32_768);
-                let message = format!("a block of {size} ports; sizes are powers of two, so write {} or {up}", up / 2);
+                let message =
+                    format!("a block of {size} ports; sizes are powers of two, so write {} or {up}", up / 2);
                 notes.error(size.span, message);
             }
             PortsConfig::Blocks { size, per_subscriber, idle_release_s }
@@ -105,7 +118,10 @@ fn limits(notes: &Notes, section: &Section<'_>) -> Limits {
     let creations_per_s = section.value::<u32>("creations_per_s");
     let burst = section.get::<u32>("creations_burst");
     if let (0, Some(burst)) = (creations_per_s, &burst) {
-        notes.error(burst.span, "`creations_burst` without `creations_per_s`; set the rate too, or remove the burst");
+        notes.error(
+            burst.span,
+            "`creations_burst` without `creations_per_s`; set the rate too, or remove the burst",
+        );
     }
     Limits {
         sessions_max: section.value("sessions_max"),
@@ -125,7 +141,10 @@ fn timeouts(notes: &Notes, section: &Section<'_>) -> Timeouts {
     let read = |key: &'static str, least: u32, why: &str| {
         let time = section.need::<u32>(key);
         if time.value < least && section.written(key).is_some() && time.value > 0 {
-            notes.warning(time.span, format!("`{key}` of {time} s is below the {least} s of {why}; {CONSEQUENCE}"));
+            notes.warning(
+                time.span,
+                format!("`{key}` of {time} s is below the {least} s of {why}; {CONSEQUENCE}"),
+            );
         }
         time.value
     };
@@ -164,7 +183,8 @@ fn one_to_one(notes: &Notes, mut section: Section<'_>) -> Option<OneToOneConfig>
 }
 
 fn forward(notes: &Notes, mut section: Section<'_>) -> Option<ForwardConfig> {
-    if let (Some(proto), Some(outside)) = (section.peek::<Proto>("proto"), section.peek::<Endpoint>("outside"))
+    if let (Some(proto), Some(outside)) =
+        (section.peek::<Proto>("proto"), section.peek::<Endpoint>("outside"))
         && !section.label(&format!("{proto}:{outside}"))
     {
         notes.error(outside.span, format!("a second forwarding of {proto} {outside}; remove one of the two"));
@@ -176,7 +196,8 @@ fn forward(notes: &Notes, mut section: Section<'_>) -> Option<ForwardConfig> {
     let count = At::new(count.value.max(1), section.span_of("count"));
     for end in [&inside, &outside] {
         if u32::from(end.port) + u32::from(count.value) > 65_536 {
-            let message = format!("{count} ports from {} on run past port 65535; lower `count` or the port", end.port);
+            let message =
+                format!("{count} ports from {} on run past port 65535; lower `count` or the port", end.port);
             notes.error(end.span, message);
         }
     }

@@ -30,7 +30,8 @@ pub(super) fn vrfs(notes: &Notes, sections: Vec<Section<'_>>) -> Vec<At<String>>
     let read = sections.into_iter().map(|mut section| name(notes, &mut section, "vrf"));
     let vrfs: Vec<At<String>> = read.filter(|name| name.value != DEFAULT_VRF).collect();
     if let Some(extra) = vrfs.get(carrack_base::VRFS_MAX - 1) {
-        notes.error(extra.span, format!("too many routing instances; at most {}", carrack_base::VRFS_MAX - 1));
+        notes
+            .error(extra.span, format!("too many routing instances; at most {}", carrack_base::VRFS_MAX - 1));
     }
     vrfs
 }
@@ -123,7 +124,9 @@ fn vlan(notes: &Notes, section: &Section<'_>) -> Option<At<Vlan>> {
             Some(At::new(vlan, inner.span))
         }
         // Half a tag is a fault already; what stands is taken so that there is no second one.
-        (None, Some(half), None) | (None, None, Some(half)) => Some(At::new(Vlan::Single(half.value), half.span)),
+        (None, Some(half), None) | (None, None, Some(half)) => {
+            Some(At::new(Vlan::Single(half.value), half.span))
+        }
         (None, None, None) => None,
     }
 }

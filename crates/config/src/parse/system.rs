@@ -65,7 +65,8 @@ pub(super) fn api(notes: &Notes, section: &Section<'_>, system: &System) -> Api 
 
 fn api_tcp(notes: &Notes, section: &Section<'_>) -> Option<ApiTcp> {
     let listen = section.get::<SocketAddr>("listen");
-    let [token_file, tls_cert, tls_key] = ["token_file", "tls_cert", "tls_key"].map(|key| section.get::<PathBuf>(key));
+    let [token_file, tls_cert, tls_key] =
+        ["token_file", "tls_cert", "tls_key"].map(|key| section.get::<PathBuf>(key));
     let missing: Vec<String> = ["listen", "token_file", "tls_cert", "tls_key"]
         .into_iter()
         .filter(|key| section.written(key).is_none())

@@ -75,7 +75,9 @@ fn number(value: &Value<'_>, kind: &Kind, faults: &mut Faults) -> Option<u64> {
     };
     let how = match kind {
         Kind::Count(..) => "a number like 65_536 or \"64k\"",
-        Kind::Seconds(..) | Kind::SecondsByPort(..) => "a number of seconds, or a text like \"5m\" or \"2h4m\"",
+        Kind::Seconds(..) | Kind::SecondsByPort(..) => {
+            "a number of seconds, or a text like \"5m\" or \"2h4m\""
+        }
         _ => "a whole number without quotes",
     };
     let read = match (value.get_ref(), kind) {
@@ -138,7 +140,9 @@ impl FromToml for Policer {
         for (key, value) in table.iter() {
             let name: &str = key.get_ref();
             match name {
-                "rate_pps" => rate_pps = u32::from_toml(value, &Kind::Int(0, 100_000_000, "packets a second"), faults),
+                "rate_pps" => {
+                    rate_pps = u32::from_toml(value, &Kind::Int(0, 100_000_000, "packets a second"), faults)
+                }
                 "burst" => burst = u32::from_toml(value, &Kind::Int(1, 100_000_000, "packets"), faults),
                 _ => {
                     let hint = suggest::hint(name, ["rate_pps", "burst"]);
@@ -160,12 +164,18 @@ impl FromToml for Policer {
 
 impl<T: FromToml> FromToml for Vec<At<T>> {
     fn from_toml(value: &Value<'_>, kind: &Kind, faults: &mut Faults) -> Option<Self> {
-        let Kind::List(inner, most) = kind else { return fault(faults, value, "internal: not a list's kind") };
+        let Kind::List(inner, most) = kind else {
+            return fault(faults, value, "internal: not a list's kind");
+        };
         let DeValue::Array(elements) = value.get_ref() else {
             return wrong_type(faults, value, "a list in square brackets");
         };
         if elements.len() > *most {
-            return fault(faults, value, format!("a list of {}; at most {most} are possible", elements.len()));
+            return fault(
+                faults,
+                value,
+                format!("a list of {}; at most {most} are possible", elements.len()),
+            );
         }
         let read: Vec<Option<At<T>>> = elements
             .iter()
@@ -208,7 +218,11 @@ impl<T: FromToml + Copy + PartialEq> FromToml for PerProto<T> {
                     .zip(read)
                     .filter_map(|(proto, read)| read.is_none().then_some(proto.name()))
                     .collect();
-                fault(faults, value, format!("no value for {}; give one for each protocol", missing.join(" and ")))
+                fault(
+                    faults,
+                    value,
+                    format!("no value for {}; give one for each protocol", missing.join(" and ")),
+                )
             }
         }
     }

@@ -84,7 +84,8 @@ impl FromToml for SocketAddr {
         match text.parse() {
             Ok(listen) => Some(listen),
             Err(_) => {
-                let message = format!("`{}` is not an IP address and port; write it like {example}", short(text));
+                let message =
+                    format!("`{}` is not an IP address and port; write it like {example}", short(text));
                 fault(faults, value, message)
             }
         }
@@ -101,9 +102,11 @@ impl FromToml for Ipv4Addr {
         let text = text(value, example, faults)?;
         match text.parse() {
             Ok(address) if value::is_host_address(u32::from(address)) => Some(address),
-            Ok(address) => {
-                fault(faults, value, format!("{address} is no address that a host may have; give a unicast one"))
-            }
+            Ok(address) => fault(
+                faults,
+                value,
+                format!("{address} is no address that a host may have; give a unicast one"),
+            ),
             Err(_) => {
                 let message = format!("`{}` is not an IPv4 address; write it like {example}", short(text));
                 fault(faults, value, message)

@@ -1,0 +1,133 @@
+//! NAT instances.
+
+use carrack_base::{InstanceId, Prefix4, VrfId};
+use carrack_nat::policy::{Assignment, Instance, Limits, Pool, StaticRule, Timeouts};
+
+use super::Build;
+use crate::model::{NatConfig, PortsConfig};
+use crate::plan;
+
+impl Build<'_> {
+    /// All instances by id; holes serve nobody.
+    pub(super) fn instances(&mut self) -> Vec<Instance> {
+        let names = self.ids.instances.names();
+        let mut instances: Vec<Instance> =
+            names.iter().enumerate().map(|(id, name)| retired(InstanceId(id as u16), name)).collect();
+        for nat in &self.config.nat {
+            let built = self.build_instance(nat);
+            let index = built.id.index();
+            if let Some(slot) = instances.get_mut(index) {
+                *slot = built;
+            }
+        }
+        instances
+    }
+
+    fn build_instance(&self, nat: &NatConfig) -> Instance {
+        let mut subscribers: Vec<Prefix4> = nat.subscribers.iter().map(|prefix| prefix.value).collect();
+        subscribers.sort_unstable();
+        let mut exempt: Vec<Prefix4> = nat.exempt.iter().map(|prefix| prefix.value).collect();
+        exempt.sort_unstable();
+        exempt.dedup();
+        Instance {
+            id: self.instance(&nat.name),
+            name: nat.name.value.clone(),
+            inside_vrf: self.vrf(&nat.inside_vrf),
+            outside_vrf: self.vrf(&nat.outside_vrf),
+            subscribers,
+            exempt,
+            pools: self.build_pools(nat),
+            assignment: assignment(nat),
+            pooling: nat.pooling,
+            mapping: nat.mapping,
+            filtering: nat.filtering,
+            parity: nat.parity,
+            contiguity: nat.contiguity,
+            hairpinning: nat.hairpinning,
+            inbound_refresh: nat.inbound_refresh,
+            tcp_loose: nat.tcp_loose,
+            port_hold_s: nat.port_hold_s.value,
+            limits: nat.limits,
+            timeouts: nat.timeouts.clone(),
+            exhausted_icmp: nat.exhausted_icmp,
+            pool_threshold_percent: nat.pool_threshold_percent,
+            statics: statics(nat),
+        }
+    }
+
+    /// In block mode a pool ends with its last whole block, so that no port is counted that nobody can get.
+    fn build_pools(&self, nat: &NatConfig) -> Vec<Pool> {
+        let build = |pool: &crate::model::PoolConfig| {
+            let ports = plan::usable_ports(&nat.ports, pool.ports.value);
+            Pool {
+                id: self.pool(&pool.name),
+                name: pool.name.value.clone(),
+                ranges: pool.addresses.iter().map(|range| range.value).collect(),
+                port_first: ports.first,
+                port_last: ports.last,
+            }
+        };
+        nat.pools.iter().map(build).collect()
+    }
+}
+
+fn assignment(nat: &NatConfig) -> Assignment {
+    match &nat.ports {
+        PortsConfig::Blocks { size, per_subscriber, idle_release_s } => Assignment::Blocks {
+            size: size.value,
+            per_subscriber_max: *per_subscriber,
+            idle_release_s: *idle_release_s,
+        },
+        PortsConfig::Arbitrary => Assignment::Arbitrary,
+        PortsConfig::Deterministic { ports_per_subscriber } => {
+            let most = || plan::Deterministic::of(nat).map_or(0, |plan| plan.ports_most());
+            Assignment::Deterministic {
+                ports_per_subscriber: ports_per_subscriber.as_ref().map_or_else(most, |ports| ports.value),
+            }
+        }
+    }
+}
+
+fn statics(nat: &NatConfig) -> Vec<StaticRule> {
+    let one_to_one = nat
+        .one_to_one
+        .iter()
+        .map(|rule| StaticRule::OneToOne { inside: rule.inside.value, outside: rule.outside.value });
+    let forwards = nat.forwards.iter().map(|rule| StaticRule::Forward {
+        proto: rule.proto,
+        outside: rule.outside.address,
+        outside_port: rule.outside.port,
+        count: rule.count.value,
+        inside: rule.inside.address,
+        inside_port: rule.inside.port,
+    });
+    one_to_one.chain(forwards).collect()
+}
+
+/// What stands at the id of an instance that is gone.
+fn retired(id: InstanceId, name: &str) -> Instance {
+    Instance {
+        id,
+        name: name.to_owned(),
+        inside_vrf: VrfId(0),
+        outside_vrf: VrfId(0),
+        subscribers: Vec::new(),
+        exempt: Vec::new(),
+        pools: Vec::new(),
+        assignment: Assignment::Arbitrary,
+        pooling: Default::default(),
+        mapping: Default::default(),
+        filtering: Default::default(),
+        parity: false,
+        contiguity: false,
+        hairpinning: false,
+        inbound_refresh: [false; 3],
+        tcp_loose: false,
+        port_hold_s: 0,
+        limits: Limits::default(),
+        timeouts: Timeouts::default(),
+        exhausted_icmp: Default::default(),
+        pool_threshold_percent: 0,
+        statics: Vec::new(),
+    }
+}
