@@ -235,7 +235,7 @@ impl<W: DataPlane> WorkerLoop<W> {
 
 /// Sends what other workers passed here. What the port does not take waits for the next turn; the ring behind it then
 /// fills, and its worker counts the drop.
-fn pass_on(io: &mut Box<dyn PacketIo>, others: &mut [Consumer<Frame>], passed: &mut Vec<Frame>) {
+pub(crate) fn pass_on(io: &mut Box<dyn PacketIo>, others: &mut [Consumer<Frame>], passed: &mut Vec<Frame>) {
     for ring in others.iter_mut() {
         while passed.len() < BURST_PACKETS_MAX {
             let Ok(frame) = ring.pop() else { break };

@@ -1,1 +1,427 @@
+//! The threads with a stand-in data plane, so that each rule of the loop can be seen alone.
 
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use carrack_base::counters::Accounts;
+use carrack_base::{BURST_PACKETS_MAX, IfIndex, InstanceId, PortId, Prefix4, Proto, Reason, VrfId};
+use carrack_frame::MemPool;
+use carrack_host::{ArpTimers, HostInterface};
+use carrack_io::{MemPeer, MemPort};
+use carrack_nat::policy::NatPolicy;
+use carrack_nat::row::{Endpoint, Filter, NatEvent, SessionKey, SessionRow, TcpState};
+use carrack_pipeline::mailbox::{Command, Dump, Event, PacketSlot, Row};
+use carrack_pipeline::snapshot::{Policers, Port, Vlan};
+use carrack_wire::MacAddr;
+use carrack_wire::arp::{ArpPacket, Operation};
+
+use super::*;
+use crate::request::RequestError;
+use crate::shared::WorkerState;
+use crate::stream::Next;
+
+const SESSIONS: u64 = 5_000;
+const OWN: u32 = 0x0a00_0001;
+const PEER: u32 = 0x0a00_0002;
+const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0]);
+const PEER_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0x99]);
+
+/// Passes ARP up, sends everything else out of the other port, walks a table of numbers.
+struct StandIn {
+    index: usize,
+    ends: WorkerEnds,
+    rx: Vec<Frame>,
+    tx: Vec<Vec<Frame>>,
+    accounts: Accounts,
+    dump: Option<(Dump, u64)>,
+    walked: u64,
+}
+
+impl StandIn {
+    fn new(index: usize, ends: WorkerEnds) -> Self {
+        let tx = (0..2).map(|_| Vec::with_capacity(BURST_PACKETS_MAX)).collect();
+        let rx = Vec::with_capacity(BURST_PACKETS_MAX);
+        Self { index, ends, rx, tx, accounts: Accounts::default(), dump: None, walked: 0 }
+    }
+
+    fn command(&mut self, command: Command) {
+        match command {
+            Command::Dump(dump) => self.dump = Some((dump, 0)),
+            Command::Delete { request, keys } => {
+                let count = if self.index == 0 { keys.len() as u64 } else { 0 };
+                self.ends.events.push(Event::Deleted { request, count }).unwrap();
+            }
+            Command::Reconfigure(snapshot) => {
+                let generation = snapshot.generation;
+                assert_ne!(generation, 666, "told to die");
+                self.ends.events.push(Event::Reconfigured { generation, sessions_ended: 3 }).unwrap();
+                self.ends.events.push(Event::Retired(snapshot)).unwrap();
+            }
+            _ => {}
+        }
+    }
+
+    /// A few rows a turn; a full ring pauses the walk.
+    fn walk(&mut self) {
+        let Some((dump, next)) = &mut self.dump else { return };
+        for _ in 0..64 {
+            if dump.rows.is_abandoned() || *next >= SESSIONS {
+                self.dump = None;
+                return;
+            }
+            if dump.rows.push(Row::Session(session(*next as u16))).is_err() {
+                return;
+            }
+            *next += 1;
+            self.walked += 1;
+        }
+    }
+}
+
+impl DataPlane for StandIn {
+    fn rx_buffer(&mut self) -> &mut Vec<Frame> {
+        &mut self.rx
+    }
+
+    fn process(&mut self, _now: Now, port: PortId, pool: &mut dyn FramePool) {
+        for frame in self.rx.drain(..) {
+            self.accounts.rx += 1;
+            if frame.bytes().get(12..14) == Some(&[8, 6]) {
+                self.ends.punts.push(PacketSlot::new(IfIndex(port.0), frame.bytes())).ok().unwrap();
+                self.accounts.punted += 1;
+                pool.free(frame);
+                continue;
+            }
+            self.accounts.forwarded += 1;
+            self.tx[1 - port.index()].push(frame);
+        }
+    }
+
+    fn background(&mut self, _now: Now, pool: &mut dyn FramePool) {
+        while let Ok(command) = self.ends.commands.pop() {
+            self.command(command);
+        }
+        while let Ok(slot) = self.ends.host_tx.pop() {
+            let mut frame = pool.alloc().unwrap();
+            assert!(frame.set_bytes(slot.packet()));
+            self.accounts.originated += 1;
+            self.accounts.forwarded += 1;
+            self.tx[slot.interface.index()].push(frame);
+        }
+        self.walk();
+    }
+
+    fn tx(&mut self, port: PortId) -> &mut Vec<Frame> {
+        &mut self.tx[port.index()]
+    }
+
+    fn tx_failed(&mut self, port: PortId, pool: &mut dyn FramePool) {
+        let frames = &mut self.tx[port.index()];
+        self.accounts.forwarded -= frames.len() as u64;
+        self.accounts.drop_n(Reason::TxQueueFull, frames.len() as u64);
+        pool.free_all(frames);
+    }
+
+    fn done(&mut self, _pool: &mut dyn FramePool) {}
+
+    fn accounts(&self) -> &Accounts {
+        &self.accounts
+    }
+
+    fn write_stats(&self, out: &mut Vec<u64>) {
+        out.push(self.walked);
+    }
+}
+
+fn session(port: u16) -> SessionRow {
+    let endpoint = |ip| Endpoint { ip, port };
+    SessionRow {
+        instance: InstanceId(0),
+        proto: Proto::Udp,
+        ip_proto: 17,
+        tcp: TcpState::None,
+        inbound: false,
+        inside: endpoint(1),
+        outside: endpoint(2),
+        remote: endpoint(3),
+        idle_s: 0,
+        expires_s: 0,
+        packets_out: 0,
+        packets_in: 0,
+    }
+}
+
+fn snapshot(generation: u64) -> Arc<Snapshot> {
+    let port = |n: u16| Port { id: PortId(n), name: format!("p{n}"), mac: MAC };
+    Arc::new(Snapshot {
+        generation,
+        ports: vec![port(0), port(1)],
+        interfaces: Vec::new(),
+        vrfs: vec!["default".into()],
+        routes: Vec::new(),
+        policers: Policers::default(),
+        fragment_timeout_ms: 2_000,
+        nat: Arc::new(NatPolicy::default()),
+    })
+}
+
+fn host() -> HostConfig {
+    let lan = HostInterface {
+        id: IfIndex(0),
+        name: "lan".into(),
+        vrf: VrfId(0),
+        mac: MAC,
+        vlan: Vlan::None,
+        addresses: vec![(OWN, Prefix4::of(OWN, 24))],
+        proxy: Vec::new(),
+    };
+    HostConfig { interfaces: vec![lan], arp: ArpTimers::default(), neighbours_max: 100 }
+}
+
+struct Rig {
+    threads: Threads,
+    peers: Vec<MemPeer>,
+    pool: MemPool,
+}
+
+/// Two ports with one queue each, and `workers` workers.
+fn rig(workers: usize, depth: usize) -> Rig {
+    let pool = MemPool::new(4_096, 2_048, 128);
+    let mut peers = Vec::new();
+    let ports = (0..2).map(|n| {
+        let (port, peer) = MemPort::with_peer(&format!("p{n}"), n, depth);
+        peers.push(peer);
+        PortPlan { queues: vec![Box::new(port)], watcher: None }
+    });
+    let plan = Plan {
+        snapshot: snapshot(1),
+        host: host(),
+        ports: ports.collect(),
+        workers: (0..workers).map(|_| WorkerPlan { core: None, pool: Box::new(pool.handle(256)) }).collect(),
+        idle: Idle::Sleep,
+        input: None,
+        exit_when_idle: false,
+        thread_hook: None,
+    };
+    let threads = launch(plan, 1, |index, ends, _| Ok(StandIn::new(index, ends))).unwrap();
+    Rig { threads, peers, pool }
+}
+
+impl Rig {
+    /// The next packets that leave by `port`; waits until one does and passes `wanted`.
+    fn await_packet(&mut self, port: usize, wanted: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while Instant::now() < deadline {
+            let packets = self.peers[port].collect_bytes(&mut self.pool);
+            if let Some(packet) = packets.into_iter().find(|packet| wanted(packet)) {
+                return packet;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        panic!("no such packet left by port {port}");
+    }
+}
+
+fn eventually(what: &str, mut test: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !test() {
+        assert!(Instant::now() < deadline, "{what} never happened");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn who_has_the_router() -> Vec<u8> {
+    let mut frame = [&[0xff; 6][..], &PEER_MAC.0, &[8, 6]].concat();
+    frame.extend_from_slice(&ArpPacket::request(PEER_MAC, PEER, OWN).to_bytes());
+    frame
+}
+
+#[test]
+fn arp_goes_up_to_the_host_and_its_answer_comes_down() {
+    let mut rig = rig(1, 256);
+    assert!(rig.peers[0].inject_bytes(&mut rig.pool, &who_has_the_router()));
+    let answer = rig.await_packet(0, |packet| {
+        ArpPacket::parse(&packet[14..]).is_ok_and(|arp| arp.operation == Operation::Reply)
+    });
+    assert_eq!(answer[..6], PEER_MAC.0);
+    let neighbours = rig.threads.handle.neighbours().unwrap();
+    assert_eq!((neighbours[0].ip, neighbours[0].mac), (PEER, Some(PEER_MAC)));
+    eventually("the host's count", || rig.threads.handle.counters().control.host.arp_answered == 1);
+}
+
+#[test]
+fn every_packet_is_accounted_for_and_frames_come_home() {
+    let mut rig = rig(1, 4_096);
+    for n in 0..1_000u32 {
+        let packet = [&[2; 12][..], &[8, 0], &n.to_be_bytes(), &[0; 46]].concat();
+        assert!(rig.peers[0].inject_bytes(&mut rig.pool, &packet));
+    }
+    let handle = rig.threads.handle.clone();
+    eventually("forwarding", || {
+        let counters = handle.counters();
+        assert_eq!(counters.balance, 0);
+        counters.total.rx == 1_000
+    });
+    assert_eq!(rig.peers[1].drain(&mut rig.pool), 1_000);
+    eventually("the port's report", || handle.counters().ports[0].report.stats.rx_packets == 1_000);
+    let report = handle.workers().remove(0);
+    assert_eq!(report.loops.packets, 1_000);
+    assert!(report.loops.burst_average() >= 1.0);
+    rig.threads.stop();
+    rig.peers[0].drain(&mut rig.pool);
+    rig.peers[1].drain(&mut rig.pool);
+    assert_eq!(rig.pool.outstanding(), 0);
+}
+
+#[test]
+fn full_port_drops_under_its_own_reason() {
+    let mut rig = rig(1, 64);
+    let handle = rig.threads.handle.clone();
+    for _ in 0..20 {
+        for _ in 0..rig.peers[0].room() {
+            rig.peers[0].inject_bytes(&mut rig.pool, &[2; 60]);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    eventually("the drop", || {
+        let counters = handle.counters();
+        assert_eq!(counters.balance, 0);
+        counters.total.drops[Reason::TxQueueFull as usize] > 0
+    });
+}
+
+#[test]
+fn worker_without_a_queue_sends_through_the_one_that_has_it() {
+    let mut rig = rig(2, 256);
+    // Only worker 0 polls; rows and deletions come from both, packets of worker 1 leave by the relay.
+    let reports = rig.threads.handle.workers();
+    assert_eq!(reports.len(), 2);
+    assert!(rig.peers[0].inject_bytes(&mut rig.pool, &[2; 60]));
+    rig.await_packet(1, |packet| packet == [2; 60]);
+    let (mut relay, consumer) = RingBuffer::new(8);
+    let (port, mut peer) = MemPort::with_peer("p", 0, 8);
+    let mut passed = Vec::with_capacity(BURST_PACKETS_MAX);
+    relay.push(rig.pool.alloc_copy(&[7; 60]).unwrap()).unwrap();
+    let mut io: Box<dyn PacketIo> = Box::new(port);
+    crate::worker_loop::pass_on(&mut io, &mut [consumer], &mut passed);
+    assert_eq!(peer.collect_bytes(&mut rig.pool), [vec![7; 60]]);
+}
+
+#[test]
+fn slow_reader_pauses_the_walk_and_gets_every_row_in_the_end() {
+    let rig = rig(2, 256);
+    let handle = rig.threads.handle.clone();
+    let mut rows = handle.sessions(Filter::default(), 0).unwrap();
+    let Next::Item(..) = rows.next_timeout(Duration::from_secs(10)) else { panic!("no first row") };
+    std::thread::sleep(Duration::from_millis(100));
+    let walked = |handle: &Handle| handle.workers().iter().map(|w| w.stage_words[0]).collect::<Vec<_>>();
+    for walked in walked(&handle) {
+        assert!(walked < 600, "the walk went on to {walked} without a reader");
+    }
+    let mut seen = vec![0u32; SESSIONS as usize];
+    seen[0] = 1;
+    for (_, row) in rows {
+        seen[usize::from(row.inside.port)] += 1;
+    }
+    assert!(seen.iter().all(|n| *n == 2), "each worker sends each of its rows once");
+}
+
+#[test]
+fn dropped_or_limited_list_ends_the_walk_and_frees_its_place() {
+    let rig = rig(1, 256);
+    let handle = rig.threads.handle.clone();
+    assert_eq!(handle.sessions(Filter::default(), 10).unwrap().count(), 10);
+    for _ in 0..40 {
+        drop(handle.sessions(Filter::default(), 0).unwrap());
+    }
+    let open: Vec<_> = (0..16).map(|_| handle.mappings(Filter::default(), 0).unwrap()).collect();
+    let Err(RequestError::Busy(why)) = handle.mappings(Filter::default(), 0) else { panic!("not refused") };
+    assert!(why.contains("16"), "{why}");
+    drop(open);
+    assert!(handle.mappings(Filter::default(), 0).is_ok());
+}
+
+#[test]
+fn deletions_and_reloads_are_answered_once_all_workers_have() {
+    let rig = rig(2, 256);
+    let handle = &rig.threads.handle;
+    let endpoint = Endpoint { ip: 1, port: 1 };
+    let key = SessionKey { instance: InstanceId(0), proto: Proto::Udp, inside: endpoint, remote: endpoint };
+    assert_eq!(handle.delete_sessions(vec![key; 2_500]), Ok(2_500));
+    assert_eq!(handle.delete_sessions(Vec::new()), Ok(0));
+    assert_eq!(handle.clear_sessions(Filter::default()), Ok(2 * SESSIONS));
+    let applied =
+        handle.ask(|reply| Request::Apply { snapshot: snapshot(2), host: Box::new(host()), reply }).unwrap();
+    assert_eq!(applied.sessions_ended, 6);
+    assert_eq!(handle.snapshot().generation, 2);
+}
+
+#[test]
+fn dead_worker_ends_the_daemon_and_says_so() {
+    let rig = rig(2, 256);
+    let handle = &rig.threads.handle;
+    let _ = handle.ask(|reply| Request::Apply { snapshot: snapshot(666), host: Box::new(host()), reply });
+    let Some(EndReason::Failed(why)) = handle.wait(Duration::from_secs(10)) else { panic!("did not end") };
+    assert!(why.contains("worker"), "{why}");
+    assert_eq!(handle.neighbours(), Err(RequestError::Stopped));
+    assert!(handle.workers().iter().any(|worker| worker.state == WorkerState::Panicked));
+}
+
+#[test]
+fn worker_that_cannot_start_stops_the_start() {
+    let pool = MemPool::new(128, 2_048, 128);
+    let (port, _peer) = MemPort::with_peer("p", 0, 8);
+    let plan = |core| Plan {
+        snapshot: snapshot(1),
+        host: host(),
+        ports: vec![],
+        workers: vec![WorkerPlan { core, pool: Box::new(pool.handle(128)) }],
+        idle: Idle::Sleep,
+        input: None,
+        exit_when_idle: false,
+        thread_hook: None,
+    };
+    let refused = launch(plan(None), 1, |_, _, _| Err::<StandIn, _>("no memory".to_owned())).err().unwrap();
+    assert_eq!(refused.0, "worker 0: no memory");
+    let unpinned = launch(plan(Some(1_000)), 1, |n, ends, _| Ok(StandIn::new(n, ends))).err().unwrap();
+    assert!(unpinned.0.contains("processor 1000"), "{unpinned}");
+    let mut two = plan(None);
+    two.ports = vec![PortPlan { queues: vec![Box::new(port)], watcher: None }];
+    two.workers.clear();
+    assert!(launch(two, 1, |n, ends, _| Ok(StandIn::new(n, ends))).is_err());
+}
+
+#[test]
+fn run_over_files_ends_by_itself_once_nothing_moves() {
+    let pool = MemPool::new(128, 2_048, 128);
+    let plan = Plan {
+        snapshot: snapshot(1),
+        host: HostConfig::default(),
+        ports: vec![],
+        workers: vec![WorkerPlan { core: Some(0), pool: Box::new(pool.handle(128)) }],
+        idle: Idle::Sleep,
+        input: Some(Box::new(|since_start| since_start > Duration::from_millis(200))),
+        exit_when_idle: true,
+        thread_hook: None,
+    };
+    let began = Instant::now();
+    let threads = launch(plan, 1, |n, ends, _| Ok(StandIn::new(n, ends))).unwrap();
+    assert_eq!(threads.handle.wait(Duration::from_secs(10)), Some(EndReason::Idle));
+    assert!(began.elapsed() > Duration::from_millis(400));
+}
+
+#[test]
+fn event_of_a_worker_reaches_every_reader() {
+    let rig = rig(1, 8);
+    let shared = &rig.threads.handle.shared;
+    let event = NatEvent::AddressBound {
+        instance: InstanceId(0),
+        inside: u32::from(Ipv4Addr::LOCALHOST),
+        outside: 1,
+    };
+    shared.events.push(carrack_base::WorkerId(0), 5, event);
+    for _ in 0..2 {
+        let batch = rig.threads.handle.events(0, 10, Duration::from_secs(1));
+        assert_eq!((batch.lost, batch.events[0].event), (0, event));
+    }
+}
