@@ -81,7 +81,7 @@ impl Dpdk {
                 return Err(error);
             }
         };
-        let environment = Arc::new(Environment { pool, frames: options.frames });
+        let environment = Arc::new(Environment { pool, frames: options.frames, pci: options.pci });
         Ok(Dpdk { environment, watches: Mutex::new(Vec::new()) })
     }
 
@@ -129,6 +129,7 @@ impl Dpdk {
 pub(crate) struct Environment {
     pool: NonNull<c_void>,
     frames: u32,
+    pci: Vec<String>,
 }
 
 // SAFETY: the pool is DPDK's mempool, which any thread may use at any time.
@@ -139,6 +140,10 @@ unsafe impl Sync for Environment {}
 impl Environment {
     pub(crate) fn pool(&self) -> *mut c_void {
         self.pool.as_ptr()
+    }
+
+    pub(crate) fn takes_pci(&self, address: &str) -> bool {
+        self.pci.iter().any(|taken| taken.eq_ignore_ascii_case(address))
     }
 
     pub(crate) fn usage(&self) -> PoolUsage {

@@ -141,6 +141,11 @@ pub(crate) fn interface_mtu(interface: &str) -> Result<u32, OffloadError> {
     Control::open(interface)?.mtu()
 }
 
+/// Receive queues of a kernel interface; `None` when its driver does not say.
+pub(crate) fn interface_rx_queues(interface: &str) -> Option<u32> {
+    Control::open(interface).ok()?.rx_queues()
+}
+
 /// Whether a feature changes what a packet looks like on its way to us, or what we must finish for the receiver.
 fn is_offload(feature: &str) -> bool {
     let exact = ["rx-checksum", "rx-lro", "rx-udp-gro-forwarding"];

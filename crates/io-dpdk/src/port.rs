@@ -3,7 +3,7 @@
 use crate::eal::{Environment, register_thread};
 use crate::error::{DpdkError, errno_text, take_log};
 use crate::ffi;
-use crate::offload::interface_mtu;
+use crate::offload::{interface_mtu, interface_rx_queues};
 use crate::vdev::{DpdkDevice, VdevContext, dpdk_device};
 use carrack_frame::Frame;
 use carrack_io::{DeviceSpec, LinkInfo, MacAddress, PacketIo, PortStats};
@@ -79,8 +79,14 @@ pub(crate) fn open(
     }
     let kernel_mtu = device.kernel_interface().map(|interface| mtu_of(device, interface)).transpose()?;
     let mtu = options.mtu.or(kernel_mtu).unwrap_or(1500);
+    require_all_queues(device, options.queues)?;
     let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
     let dpdk = dpdk_device(device, VdevContext { number, queues: options.queues, mtu })?;
+    if dpdk.bus == "pci" && !environment.takes_pci(&dpdk.name) {
+        return Err(DpdkError::new(format!(
+            "{device} was not among the physical ports taken at the start; restart with it in the config."
+        )));
+    }
     let name: Arc<str> = match options.name.as_str() {
         "" => device.to_string().into(),
         name => name.into(),
@@ -216,6 +222,18 @@ fn mtu_of(device: &DeviceSpec, interface: &str) -> Result<u16, DpdkError> {
     })?;
     // The loopback's 65,536 and the like are beyond any frame anyway.
     Ok(u16::try_from(mtu).unwrap_or(u16::MAX))
+}
+
+/// An XDP socket takes the packets of its queue only; those of a queue without one would go to the kernel unseen.
+fn require_all_queues(device: &DeviceSpec, queues: u16) -> Result<(), DpdkError> {
+    let DeviceSpec::AfXdp { interface } = device else { return Ok(()) };
+    match interface_rx_queues(interface) {
+        Some(present) if present > u32::from(queues) => Err(DpdkError::new(format!(
+            "{device}: the interface has {present} receive queues, of which {queues} would be served. Run \
+             `ethtool -L {interface} combined {queues}` (or `rx {queues} tx {queues}`), or use {present} workers on it."
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn attach(

@@ -15,6 +15,12 @@ fn real_programs_pass_through_xdp_sockets() {
         .map(|name| OffloadGuard::take(name, &options).unwrap_or_else(|error| panic!("{error}")));
     let dpdk = common::dpdk();
     let mut pool = dpdk.pool();
+    common::run("ethtool", &["-L", "port1", "rx", "2", "tx", "2"]);
+    let device = "af_xdp:port1".parse().expect("a device line");
+    let error =
+        dpdk.open(&device, PortOptions::default()).err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(error.contains("2 receive queues, of which 1 would be served"), "{error}");
+    common::run("ethtool", &["-L", "port1", "rx", "1", "tx", "1"]);
     let mut ports = ["port1", "port2"].map(|name| {
         let device = format!("af_xdp:{name}").parse().expect("a device line");
         let options = PortOptions { name: name.to_owned(), ..PortOptions::default() };

@@ -25,6 +25,7 @@ pub(crate) struct Control {
 
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 const ETHTOOL_GSTRINGS: u32 = 0x1b;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const ETHTOOL_GSSET_INFO: u32 = 0x37;
 const ETHTOOL_GFEATURES: u32 = 0x3a;
 const ETHTOOL_SFEATURES: u32 = 0x3b;
@@ -90,6 +91,14 @@ impl Control {
         let mut request = self.request();
         request.ifr_ifru.ifru_flags = wanted as i16;
         self.ioctl(libc::SIOCSIFFLAGS as libc::c_ulong, &mut request, "change the state").map(drop)
+    }
+
+    /// Receive queues in use; `None` when the driver does not say.
+    pub(crate) fn rx_queues(&self) -> Option<u32> {
+        // cmd, four maxima, then the present counts: rx, tx, other, combined.
+        let mut channels = [ETHTOOL_GCHANNELS, 0, 0, 0, 0, 0, 0, 0, 0];
+        self.ethtool(&mut channels, "read the queues").ok()?;
+        Some(channels[5] + channels[8])
     }
 
     pub(crate) fn features(&self) -> Result<Vec<Feature>, OffloadError> {
