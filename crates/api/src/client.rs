@@ -12,6 +12,7 @@ use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::{ErrorBody, Failure, Kind};
 use crate::params::Params;
@@ -51,6 +52,7 @@ pub struct Stream<'a> {
     runtime: &'a Runtime,
     body: Incoming,
     connection: tokio::task::JoinHandle<()>,
+    interrupts: Option<(Signal, Signal)>,
 }
 
 impl Client {
@@ -109,7 +111,8 @@ impl Client {
         let target = format!("{path}{}", query.query());
         let (response, connection) = self.runtime.block_on(self.send(&Method::GET, &target, accept, None))?;
         let status = response.status().as_u16();
-        let stream = Stream { runtime: &self.runtime, body: response.into_body(), connection };
+        let stream =
+            Stream { runtime: &self.runtime, body: response.into_body(), connection, interrupts: None };
         if status < 300 {
             return Ok(stream);
         }
@@ -125,7 +128,8 @@ impl Client {
         let (response, connection) =
             self.runtime.block_on(self.send(method, target, "application/json", body))?;
         let status = response.status().as_u16();
-        let stream = Stream { runtime: &self.runtime, body: response.into_body(), connection };
+        let stream =
+            Stream { runtime: &self.runtime, body: response.into_body(), connection, interrupts: None };
         Ok((status, stream.collect()?))
     }
 
@@ -160,17 +164,25 @@ impl Client {
 }
 
 impl Stream<'_> {
-    /// The next bytes; `None` at a complete end. An interrupt (Ctrl-C) ends the stream as well.
+    /// From now on an interrupt (Ctrl-C) or SIGTERM ends the stream in good order instead of killing the program.
+    #[must_use]
+    pub fn end_on_interrupt(mut self) -> Self {
+        let _inside = self.runtime.enter();
+        self.interrupts = signal(SignalKind::interrupt()).ok().zip(signal(SignalKind::terminate()).ok());
+        self
+    }
+
+    /// The next bytes; `None` at the end.
     ///
     /// # Errors
     /// The answer broke off.
     pub fn next_chunk(&mut self) -> Result<Option<Bytes>, ClientError> {
-        let body = &mut self.body;
+        let (body, interrupts) = (&mut self.body, &mut self.interrupts);
         self.runtime.block_on(async {
             loop {
                 let frame = tokio::select! {
                     frame = body.frame() => frame,
-                    _ = tokio::signal::ctrl_c() => return Ok(None),
+                    () = interrupted(interrupts.as_mut()) => return Ok(None),
                 };
                 match frame {
                     None => return Ok(None),
@@ -222,6 +234,15 @@ impl Stream<'_> {
 impl Drop for Stream<'_> {
     fn drop(&mut self) {
         self.connection.abort();
+    }
+}
+
+/// Ctrl-C, or a polite kill; never when nobody listens.
+async fn interrupted(signals: Option<&mut (Signal, Signal)>) {
+    let Some((interrupt, terminate)) = signals else { return core::future::pending().await };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
     }
 }
 

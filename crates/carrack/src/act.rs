@@ -1,0 +1,204 @@
+//! Commands that do something: clear, reload, trace, capture.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::Path;
+
+use carrack_api::client::{Client, failure_of};
+use carrack_api::types::{Deleted, ReloadReport, TraceRecord};
+use carrack_api::{Failure, RowFilter};
+
+use crate::cli::{CaptureArgs, TraceArgs};
+use crate::fail::{Fail, Outcome};
+use crate::human::{number, time_of_day};
+use crate::table::{Table, left};
+
+pub fn clear_sessions(client: &Client, filter: RowFilter, all: bool, json: bool) -> Outcome {
+    let query = filter.delete(all);
+    if !query.narrows() && !all {
+        let failure = Failure::bad_request("this would end every session")
+            .hint("give a filter such as --inside 100.64.0.5, or --all when that is what you want");
+        return Err(Fail::Usage(failure));
+    }
+    let Deleted { deleted } = client.delete("/v1/nat/sessions", &query)?;
+    let mut out = io::stdout().lock();
+    match (json, deleted) {
+        (true, _) => writeln!(out, "{{\"deleted\":{deleted}}}")?,
+        (false, 0) => writeln!(out, "no sessions match")?,
+        (false, 1) => writeln!(out, "1 session ended")?,
+        (false, n) => writeln!(out, "{} sessions ended", number(n))?,
+    }
+    Ok(())
+}
+
+pub fn reload(client: &Client, json: bool) -> Outcome {
+    let (status, body) = client.post("/v1/reload", None)?;
+    let Ok(report) = serde_json::from_slice::<ReloadReport>(&body) else {
+        return Err(failure_of(status, &body).into());
+    };
+    let mut out = io::stdout().lock();
+    if json {
+        out.write_all(&body)?;
+        writeln!(out)?;
+    } else {
+        print_reload(&mut out, &report)?;
+    }
+    match status {
+        _ if report.applied => Ok(()),
+        // A file with errors is a configuration error; a change that needs a restart is a refused operation.
+        422 => Err(Fail::Said(2)),
+        _ => Err(Fail::Said(1)),
+    }
+}
+
+pub fn print_reload(out: &mut dyn Write, report: &ReloadReport) -> io::Result<()> {
+    for message in &report.messages {
+        writeln!(out, "{}", message.trim_end())?;
+    }
+    if !report.changes.is_empty() {
+        let mut table = Table::new(&[left("KEY"), left("FROM"), left("TO"), left("EFFECT")]);
+        for c in &report.changes {
+            let effect =
+                if c.detail.is_empty() { c.effect.clone() } else { format!("{}: {}", c.effect, c.detail) };
+            table.row(vec![c.path.clone(), c.from.clone(), c.to.clone(), effect]);
+        }
+        table.print(out, "")?;
+    }
+    if !report.applied {
+        return writeln!(out, "refused: nothing changed, generation {} goes on", report.generation);
+    }
+    if report.changes.is_empty() {
+        return writeln!(out, "no differences; generation {}", report.generation);
+    }
+    let count = |effect: &str| report.changes.iter().filter(|c| c.effect == effect).count();
+    writeln!(
+        out,
+        "applied: {} in place, {} re-derived, {} sessions ended; generation {}",
+        count("in-place"),
+        count("re-derived"),
+        number(report.sessions_ended),
+        report.generation
+    )
+}
+
+pub fn trace(client: &Client, args: TraceArgs, json: bool) -> Outcome {
+    let query = args.packets.query(Some(args.count));
+    let stream = client.stream("/v1/trace", &query, "application/x-ndjson")?;
+    let mut out = io::stdout().lock();
+    let mut last = None;
+    stream.rows(|record: TraceRecord| {
+        if json {
+            let line = serde_json::to_string(&record).map_err(io::Error::from)?;
+            writeln!(out, "{line}")?;
+        } else {
+            print_trace(&mut out, &record, last.as_ref(), args.bytes)?;
+            last = Some((record.worker, record.packet));
+        }
+        // A trace is watched while it happens: every record is shown at once.
+        out.flush()?;
+        Ok::<(), Fail>(())
+    })?;
+    if last.is_none() && !json {
+        writeln!(out, "no packet matched")?;
+    }
+    Ok(())
+}
+
+fn print_trace(
+    out: &mut dyn Write,
+    record: &TraceRecord,
+    last: Option<&(u8, u32)>,
+    bytes: bool,
+) -> io::Result<()> {
+    if last != Some(&(record.worker, record.packet)) {
+        if last.is_some() {
+            writeln!(out)?;
+        }
+        let TraceRecord { worker, packet, unix_ns, interface, .. } = record;
+        writeln!(out, "packet {packet} on worker {worker}, {interface}, {} UTC", time_of_day(*unix_ns))?;
+    }
+    let outcome = match record.detail.as_str() {
+        "" => record.outcome.clone(),
+        detail => format!("{} {detail}", record.outcome),
+    };
+    let line = format!("  {:<14} {outcome:<36} {} ({} bytes)", record.stage, record.summary, record.len);
+    writeln!(out, "{}", line.trim_end())?;
+    if bytes {
+        let digits: Vec<char> = record.bytes.chars().collect();
+        for row in digits.chunks(32) {
+            let pairs: Vec<String> = row.chunks(2).map(|pair| pair.iter().collect()).collect();
+            writeln!(out, "      {}", pairs.join(" "))?;
+        }
+    }
+    Ok(())
+}
+
+pub fn capture(client: &Client, args: CaptureArgs, json: bool) -> Outcome {
+    let mut query = args.packets.query(args.count);
+    query.drops_only = args.drops_only.then_some(true);
+    query.reason = args.reason;
+    let to_stdout = args.write == Path::new("-");
+    if to_stdout && io::stdout().is_terminal() {
+        let failure = Failure::bad_request("a capture is no text for a terminal")
+            .hint("write it to a file (-w FILE) or pipe it into a reader (… -w - | tshark -r -)");
+        return Err(Fail::Usage(failure));
+    }
+    // The daemon is asked first: a wrong filter must not leave an empty file, or worse, replace a full one.
+    let stream = client.stream("/v1/capture", &query, "application/x-pcapng")?.end_on_interrupt();
+    let packets = if to_stdout {
+        copy_blocks(stream, &mut io::stdout().lock())?
+    } else {
+        let file = File::create(&args.write).map_err(|error| {
+            Failure::bad_request(format!("cannot write {}: {error}", args.write.display()))
+                .hint("choose another file")
+        })?;
+        if !json && args.count.is_none() && io::stderr().is_terminal() {
+            eprintln!("capturing until Ctrl-C …");
+        }
+        copy_blocks(stream, &mut BufWriter::new(file))?
+    };
+    if json && !to_stdout {
+        let file = serde_json::to_string(&args.write.display().to_string()).unwrap_or_default();
+        writeln!(io::stdout(), "{{\"file\":{file},\"packets\":{packets}}}")?;
+    } else {
+        eprintln!("{} packets in {}", number(packets), args.write.display());
+    }
+    Ok(())
+}
+
+/// Type of pcapng's enhanced packet block.
+const PACKET_BLOCK: u32 = 6;
+
+/// Copies whole pcapng blocks, so that the file is readable wherever the capture ends; returns the packets.
+fn copy_blocks(mut stream: carrack_api::client::Stream<'_>, out: &mut dyn Write) -> Result<u64, Fail> {
+    let mut waiting: Vec<u8> = Vec::new();
+    let mut packets = 0;
+    while let Some(chunk) = stream.next_chunk()? {
+        waiting.extend_from_slice(&chunk);
+        let mut whole = 0;
+        while let Some((kind, len)) = block_at(&waiting, whole) {
+            if len < 12 {
+                return Err(Failure::internal("the daemon's capture is no pcapng").into());
+            }
+            if waiting.len() - whole < len {
+                break;
+            }
+            packets += u64::from(kind == PACKET_BLOCK);
+            whole += len;
+        }
+        out.write_all(waiting.get(..whole).unwrap_or_default())?;
+        out.flush()?;
+        waiting.drain(..whole);
+    }
+    Ok(packets)
+}
+
+/// Type and length of the block that starts at `at`; the writer's byte order is big-endian, as its section header says.
+fn block_at(bytes: &[u8], at: usize) -> Option<(u32, usize)> {
+    let word =
+        |at: usize| bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).map(u32::from_be_bytes);
+    Some((word(at)?, word(at + 4)? as usize))
+}
+
+#[cfg(test)]
+mod tests;

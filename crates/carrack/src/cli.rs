@@ -1,0 +1,325 @@
+//! The command line: words, options and their help.
+
+mod filter;
+
+use std::path::PathBuf;
+
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+pub use filter::{DeterministicArgs, FilterArgs, PacketArgs, SubscriberArgs};
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+/// Carrack, a software carrier edge: carrier-grade NAT on a DPDK data plane.
+///
+/// `carrack run` is the daemon. `show`, `clear`, `reload`, `trace` and `capture` talk to a running daemon over its local
+/// socket. `check` validates a configuration file without touching anything. `lab` brings up a demonstration network,
+/// `bench` measures.
+#[derive(Debug, Parser)]
+#[command(name = "carrack", version, styles = STYLES, propagate_version = true, after_help = ROOT_HELP)]
+pub struct Cli {
+    /// The daemon's local socket.
+    #[arg(
+        long,
+        global = true,
+        value_name = "PATH",
+        env = "CARRACK_SOCKET",
+        default_value = carrack_api::client::DEFAULT_SOCKET,
+        help_heading = "Global options"
+    )]
+    pub socket: PathBuf,
+
+    /// Print JSON instead of text for people.
+    #[arg(long, global = true, help_heading = "Global options")]
+    pub json: bool,
+
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const ROOT_HELP: &str = "\
+Examples:
+  carrack check examples/minimal.toml       is this configuration valid, and what would it be?
+  sudo carrack run -c carrack.toml          start the daemon in the foreground
+  carrack show nat sessions --inside 100.64.0.5
+  carrack show counters                     where every packet went, and why some were dropped
+  carrack capture -w drops.pcapng --drops-only
+  sudo carrack lab demo                     a whole network to try it in
+
+Exit codes:
+  0  done
+  1  the operation failed
+  2  the command line or the configuration file is wrong
+  3  the daemon cannot be reached";
+
+/// The first word.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the daemon in the foreground.
+    #[command(after_help = RUN_HELP)]
+    Run(RunArgs),
+    /// Validate a configuration file; touches nothing.
+    #[command(after_help = CHECK_HELP)]
+    Check(CheckArgs),
+    /// Make the daemon read its configuration file again.
+    #[command(after_help = RELOAD_HELP)]
+    Reload,
+    /// Show what the daemon knows.
+    #[command(subcommand, after_help = SHOW_HELP)]
+    Show(Show),
+    /// End sessions.
+    #[command(subcommand)]
+    Clear(Clear),
+    /// Show what each stage does to the next matching packets.
+    #[command(after_help = TRACE_HELP)]
+    Trace(TraceArgs),
+    /// Capture packets, with the reasons of drops, into a pcapng file.
+    #[command(after_help = CAPTURE_HELP)]
+    Capture(CaptureArgs),
+    /// Demonstration networks in network namespaces.
+    Lab(carrack_lab::cli::LabArgs),
+    /// Measure forwarding speed and memory.
+    Bench(crate::bench::BenchArgs),
+    /// Print a completion script for a shell.
+    #[command(after_help = COMPLETIONS_HELP)]
+    Completions {
+        /// Which shell.
+        shell: Shell,
+    },
+    /// Print this command line's reference as Markdown.
+    #[command(hide = true)]
+    Reference,
+}
+
+/// How much the daemon logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum LogLevel {
+    /// Only what stops it from working.
+    Error,
+    /// And what hurts.
+    Warn,
+    /// And what an operator does or should know.
+    Info,
+    /// And details, subscriber addresses among them.
+    Debug,
+    /// And single packets of the control plane.
+    Trace,
+}
+
+/// `carrack run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Configuration file.
+    #[arg(short, long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// How much to log, to standard error.
+    #[arg(long, value_enum, default_value = "info", value_name = "LEVEL")]
+    pub log: LogLevel,
+}
+
+const RUN_HELP: &str = "\
+Stops cleanly on SIGTERM and SIGINT; reads its configuration again on SIGHUP, as `carrack reload` does.
+The socket is the one in the configuration's [api] table; --socket on the command line wins over it.
+
+Examples:
+  sudo carrack run -c /etc/carrack.toml
+  sudo carrack run -c examples/minimal.toml --log debug";
+
+/// `carrack check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// Configuration file.
+    pub file: PathBuf,
+}
+
+const CHECK_HELP: &str = "\
+Prints every error with file, line and what to do, and exits with 2. On success it prints warnings and a summary.
+
+Example:
+  carrack check examples/isp.toml && sudo carrack reload";
+
+const RELOAD_HELP: &str = "\
+Prints every difference with what was applied in place and what was re-derived. Sessions that a change does not
+concern go on. A reload that has errors (exit code 2) or needs a restart (exit code 1) changes nothing at all.";
+
+const SHOW_HELP: &str = "\
+Examples:
+  carrack show interfaces
+  carrack show nat sessions --protocol tcp --tcp-state established --remote 203.0.113.0/24
+  carrack show nat sessions --json | jq -c '.[] | [.inside, .outside_port]'
+  carrack show counters --all";
+
+/// `carrack show …`.
+#[derive(Debug, Subcommand)]
+pub enum Show {
+    /// Interfaces: state, addresses, traffic.
+    Interfaces,
+    /// Neighbours (ARP).
+    #[command(alias = "neighbors")]
+    Neighbours,
+    /// Routes of all routing instances.
+    Routes,
+    /// Network address translation.
+    #[command(subcommand)]
+    Nat(ShowNat),
+    /// Where every packet went: the conservation equation and drops by reason.
+    #[command(after_help = COUNTERS_HELP)]
+    Counters {
+        /// Also show reasons that never happened.
+        #[arg(long)]
+        all: bool,
+    },
+    /// Workers: clocks per packet and stage, burst size, idle share.
+    Workers,
+    /// The packet's way, stage by stage, with counts.
+    Graph,
+    /// The last events: port blocks, refusals, thresholds, reloads.
+    Events {
+        /// Only events of this kind.
+        #[arg(long)]
+        kind: Option<String>,
+        /// Most events to show, the newest.
+        #[arg(long, default_value_t = 50)]
+        limit: u64,
+    },
+    /// The configuration that runs.
+    Config,
+    /// Version and process of the daemon.
+    Version,
+    /// Is the daemon well?
+    Health,
+}
+
+const COUNTERS_HELP: &str = "\
+The equation: received + handed in + originated = forwarded + punted + consumed + handed out + held + dropped.
+Its balance (left minus right) is 0 whenever every packet is accounted for; anything else is a defect to report.
+Severity tells what to do about a reason: info is a healthy network, warning hurts somebody, error is for a call at
+night.";
+
+/// `carrack show nat …`.
+#[derive(Debug, Subcommand)]
+pub enum ShowNat {
+    /// Pool addresses and their use.
+    Pools(SubscriberArgs),
+    /// Subscribers: paired address, sessions, port blocks.
+    Subscribers(SubscriberArgs),
+    /// Mappings: inside endpoint to outside endpoint.
+    Mappings(FilterArgs),
+    /// Sessions; streams any number of rows without stopping traffic.
+    #[command(after_help = SESSIONS_HELP)]
+    Sessions(FilterArgs),
+    /// Tables, how full they are, and their memory.
+    Memory,
+    /// Who had an outside address and port, by deterministic NAT's arithmetic (RFC 7422), or the other way round.
+    #[command(after_help = DETERMINISTIC_HELP)]
+    Deterministic(DeterministicArgs),
+}
+
+const SESSIONS_HELP: &str = "\
+Columns: the inside endpoint is the subscriber's, the outside endpoint is what the Internet sees of it, the remote
+endpoint is the other party. EXPIRES is the time left if no packet comes.
+
+Examples:
+  carrack show nat sessions --inside 100.64.0.0/24 --protocol udp
+  carrack show nat sessions --outside 198.51.100.7 --outside-port 40112     who is this?
+  carrack show nat sessions --limit 20";
+
+const DETERMINISTIC_HELP: &str = "\
+Examples:
+  carrack show nat deterministic --outside 198.51.100.7 --outside-port 40112
+  carrack show nat deterministic --inside 100.64.3.9";
+
+/// `carrack clear …`.
+#[derive(Debug, Subcommand)]
+pub enum Clear {
+    /// Network address translation.
+    #[command(subcommand)]
+    Nat(ClearNat),
+}
+
+/// `carrack clear nat …`.
+#[derive(Debug, Subcommand)]
+pub enum ClearNat {
+    /// End sessions that match; give at least one filter, or --all.
+    #[command(after_help = CLEAR_HELP)]
+    Sessions {
+        /// Which.
+        #[command(flatten)]
+        filter: FilterArgs,
+        /// End every session.
+        #[arg(long)]
+        all: bool,
+    },
+}
+
+const CLEAR_HELP: &str = "\
+Examples:
+  carrack clear nat sessions --inside 100.64.0.5
+  carrack clear nat sessions --instance cgn1 --all";
+
+/// `carrack trace`.
+#[derive(Debug, Args)]
+pub struct TraceArgs {
+    /// Which packets.
+    #[command(flatten)]
+    pub packets: PacketArgs,
+    /// Trace so many packets, then end.
+    #[arg(short = 'n', long, default_value_t = 10, value_name = "N")]
+    pub count: u64,
+    /// Also print each packet's first bytes in hexadecimal.
+    #[arg(long)]
+    pub bytes: bool,
+}
+
+const TRACE_HELP: &str = "\
+Waits for matching packets; Ctrl-C ends it. Filters match the packet as it came in.
+
+Examples:
+  carrack trace -n 3 --address 100.64.0.5 --protocol tcp
+  carrack trace --interface outside --port 53";
+
+/// `carrack capture`.
+#[derive(Debug, Args)]
+pub struct CaptureArgs {
+    /// File to write; `-` for standard output.
+    #[arg(short, long, value_name = "FILE")]
+    pub write: PathBuf,
+    /// Which packets.
+    #[command(flatten)]
+    pub packets: PacketArgs,
+    /// Only packets that are dropped.
+    #[arg(long)]
+    pub drops_only: bool,
+    /// Only packets dropped for this reason.
+    #[arg(long, value_name = "REASON", value_parser = filter::reasons())]
+    pub reason: Option<carrack_base::Reason>,
+    /// Stop after so many packets; until Ctrl-C unless given.
+    #[arg(short = 'n', long, value_name = "N")]
+    pub count: Option<u64>,
+}
+
+const CAPTURE_HELP: &str = "\
+The file has one interface for each interface and point (NAME.rx, NAME.tx, NAME.drop); a drop's reason is the packet's
+comment. A packet that passes is seen twice, before and after translation.
+
+Examples:
+  carrack capture -w all.pcapng -n 1000
+  carrack capture -w drops.pcapng --reason nat-filtered
+  carrack capture -w - --address 203.0.113.10 | tshark -r -
+  tshark -r drops.pcapng -T fields -e frame.number -e ip.src -e frame.comment";
+
+const COMPLETIONS_HELP: &str = "\
+Examples:
+  carrack completions bash | sudo tee /usr/share/bash-completion/completions/carrack
+  carrack completions zsh > ~/.zfunc/_carrack
+  carrack completions fish > ~/.config/fish/completions/carrack.fish";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,209 @@
+//! Pools, subscribers, mappings, sessions, memory.
+
+use std::io::{self, Write};
+use std::net::Ipv4Addr;
+
+use carrack_api::types::{Deterministic, Mapping, Memory, PoolAddress, Session, Subscriber};
+
+use super::ShowRows;
+use crate::human::{bytes, duration, number, percent};
+use crate::table::{Streaming, Table, left, right};
+
+/// Width of `255.255.255.255:65535`.
+const ENDPOINT: usize = 21;
+
+fn endpoint(ip: Ipv4Addr, port: u16) -> String {
+    format!("{ip}:{port}")
+}
+
+pub struct Sessions(Streaming);
+
+impl Sessions {
+    pub fn new() -> Self {
+        Self(Streaming::new(&[
+            left("INSTANCE").wide(10),
+            left("PROTO").wide(5),
+            left("INSIDE").wide(ENDPOINT),
+            left("OUTSIDE").wide(ENDPOINT),
+            left("REMOTE").wide(ENDPOINT),
+            left("DIR").wide(3),
+            left("TCP STATE").wide(12),
+            right("IDLE").wide(6),
+            right("EXPIRES").wide(7),
+            right("PACKETS OUT").wide(11),
+            right("PACKETS IN").wide(11),
+        ]))
+    }
+}
+
+impl ShowRows for Sessions {
+    type Row = Session;
+
+    fn row(&mut self, out: &mut dyn Write, s: Session) -> io::Result<()> {
+        let protocol = if s.protocol == "other" { s.ip_protocol.to_string() } else { s.protocol };
+        let cells = [
+            s.instance,
+            protocol,
+            endpoint(s.inside, s.inside_port),
+            endpoint(s.outside, s.outside_port),
+            endpoint(s.remote, s.remote_port),
+            s.direction,
+            s.tcp_state,
+            duration(s.idle_s.into()),
+            duration(s.expires_s.into()),
+            number(s.packets_out.into()),
+            number(s.packets_in.into()),
+        ];
+        self.0.row(out, &cells)
+    }
+
+    fn finish(mut self, out: &mut dyn Write) -> io::Result<()> {
+        self.0.finish(out, "no sessions match")
+    }
+}
+
+pub struct Mappings(Streaming);
+
+impl Mappings {
+    pub fn new() -> Self {
+        Self(Streaming::new(&[
+            left("INSTANCE").wide(10),
+            left("PROTO").wide(5),
+            left("INSIDE").wide(ENDPOINT),
+            left("OUTSIDE").wide(ENDPOINT),
+            left("KIND").wide(7),
+            right("SESSIONS").wide(9),
+        ]))
+    }
+}
+
+impl ShowRows for Mappings {
+    type Row = Mapping;
+
+    fn row(&mut self, out: &mut dyn Write, m: Mapping) -> io::Result<()> {
+        let cells = [
+            m.instance,
+            m.protocol,
+            endpoint(m.inside, m.inside_port),
+            endpoint(m.outside, m.outside_port),
+            m.kind,
+            number(m.sessions.into()),
+        ];
+        self.0.row(out, &cells)
+    }
+
+    fn finish(mut self, out: &mut dyn Write) -> io::Result<()> {
+        self.0.finish(out, "no mappings match")
+    }
+}
+
+pub struct Subscribers(Streaming);
+
+impl Subscribers {
+    pub fn new() -> Self {
+        Self(Streaming::new(&[
+            left("INSTANCE").wide(10),
+            left("INSIDE").wide(15),
+            left("OUTSIDE").wide(15),
+            right("SESSIONS").wide(9),
+            right("TCP").wide(7),
+            right("UDP").wide(7),
+            right("ICMP").wide(7),
+            right("OTHER").wide(7),
+            left("PORT BLOCKS"),
+        ]))
+    }
+}
+
+impl ShowRows for Subscribers {
+    type Row = Subscriber;
+
+    fn row(&mut self, out: &mut dyn Write, s: Subscriber) -> io::Result<()> {
+        let blocks: Vec<String> =
+            s.blocks.iter().map(|b| format!("{}:{}-{}", b.address, b.first, b.last)).collect();
+        let cells = [
+            s.instance,
+            s.inside.to_string(),
+            s.outside.map_or_else(|| "-".into(), |ip| ip.to_string()),
+            number(s.sessions.into()),
+            number(s.mappings_tcp.into()),
+            number(s.mappings_udp.into()),
+            number(s.mappings_icmp.into()),
+            number(s.mappings_other.into()),
+            if blocks.is_empty() { "-".into() } else { blocks.join(" ") },
+        ];
+        self.0.row(out, &cells)
+    }
+
+    fn finish(mut self, out: &mut dyn Write) -> io::Result<()> {
+        self.0.finish(out, "no subscribers match")
+    }
+}
+
+pub fn pools(out: &mut dyn Write, all: Vec<PoolAddress>) -> io::Result<()> {
+    let mut table = Table::new(&[
+        left("INSTANCE"),
+        left("POOL"),
+        left("ADDRESS"),
+        right("SUBSCRIBERS"),
+        right("PORTS"),
+        right("TCP USED"),
+        right("UDP USED"),
+        right("ICMP USED"),
+        right("BLOCKS"),
+        right("BLOCKS USED"),
+        right("USE"),
+    ]);
+    for p in all {
+        // An address is as full as its scarcest resource: blocks where they are given out, else its fullest protocol.
+        let busiest = p.ports_used_tcp.max(p.ports_used_udp).max(p.ports_used_icmp);
+        let (used, total) =
+            if p.blocks_total > 0 { (p.blocks_used, p.blocks_total) } else { (busiest, p.ports_total) };
+        table.row(vec![
+            p.instance,
+            p.pool,
+            p.address.to_string(),
+            number(p.subscribers.into()),
+            number(p.ports_total.into()),
+            number(p.ports_used_tcp.into()),
+            number(p.ports_used_udp.into()),
+            number(p.ports_used_icmp.into()),
+            number(p.blocks_total.into()),
+            number(p.blocks_used.into()),
+            percent(used.into(), total.into()),
+        ]);
+    }
+    table.print(out, "no pool addresses match")
+}
+
+pub fn memory(out: &mut dyn Write, all: Vec<Memory>) -> io::Result<()> {
+    let mut table = Table::new(&[
+        right("WORKER"),
+        left("TABLE"),
+        right("USED"),
+        right("TOTAL"),
+        right("USE"),
+        right("MEMORY"),
+        left("PAGES"),
+    ]);
+    let sum: u64 = all.iter().map(|m| m.bytes).sum();
+    for m in all {
+        let share = percent(m.used, m.total);
+        let (used, total) = (number(m.used), number(m.total));
+        table.row(vec![m.worker.to_string(), m.table, used, total, share, bytes(m.bytes), m.pages]);
+    }
+    let some = !table.is_empty();
+    table.print(out, "no tables")?;
+    if some { writeln!(out, "\nreserved: {} ({} bytes)", bytes(sum), number(sum)) } else { Ok(()) }
+}
+
+pub fn deterministic(out: &mut dyn Write, all: Vec<Deterministic>) -> io::Result<()> {
+    let columns =
+        [left("INSTANCE"), left("INSIDE"), left("OUTSIDE"), right("FIRST PORT"), right("LAST PORT")];
+    let mut table = Table::new(&columns);
+    for d in all {
+        let ports = (d.port_first.to_string(), d.port_last.to_string());
+        table.row(vec![d.instance, d.inside.to_string(), d.outside.to_string(), ports.0, ports.1]);
+    }
+    table.print(out, "no deterministic instance serves that")
+}
