@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use carrack_base::{Now, WORKERS_MAX};
+use carrack_config::ConfigError;
 use carrack_frame::{Frame, FramePool};
 use carrack_host::{Host, HostConfig};
 use carrack_io::PacketIo;
@@ -26,13 +27,24 @@ const REQUESTS: usize = 64;
 /// Frames that wait to be sent by the worker that polls the port.
 const RELAY_FRAMES: usize = 1_024;
 
-/// Why the daemon did not start: a sentence that says what to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StartError(pub String);
+/// Why the daemon did not start.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StartError {
+    /// The config is wrong: everything that is, with places.
+    Config(Vec<ConfigError>),
+    /// Something else: a sentence that says what to do.
+    Failed(String),
+}
 
 impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+        match self {
+            Self::Config(errors) => {
+                let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+                f.write_str(&errors.join("\n"))
+            }
+            Self::Failed(why) => f.write_str(why),
+        }
     }
 }
 
@@ -158,12 +170,12 @@ where
 fn check(plan: &Plan) -> Result<(), StartError> {
     let workers = plan.workers.len();
     if workers == 0 || workers > WORKERS_MAX {
-        return Err(StartError(format!(
+        return Err(StartError::Failed(format!(
             "{workers} workers are not possible; set workers.count from 1 to {WORKERS_MAX}"
         )));
     }
     match plan.ports.iter().position(|port| port.queues.is_empty() || port.queues.len() > workers) {
-        Some(port) => Err(StartError(format!(
+        Some(port) => Err(StartError::Failed(format!(
             "port {port} came with {} queues for {workers} workers; this is a defect of its driver",
             plan.ports.get(port).map_or(0, |port| port.queues.len())
         ))),
@@ -228,7 +240,8 @@ where
             hook();
         }
         let made = pinned.and_then(|()| {
-            build(index, ends, clock.now()).map_err(|why| StartError(format!("worker {index}: {why}")))
+            build(index, ends, clock.now())
+                .map_err(|why| StartError::Failed(format!("worker {index}: {why}")))
         });
         match made {
             Ok(worker) => {
@@ -246,7 +259,7 @@ where
 fn await_workers(readiness: &Receiver<Result<(), StartError>>, workers: usize) -> Result<(), StartError> {
     for _ in 0..workers {
         readiness.recv().unwrap_or_else(|_| {
-            Err(StartError("a worker died while it started; its message is in the log above".into()))
+            Err(StartError::Failed("a worker died while it started; its message is in the log above".into()))
         })?;
     }
     Ok(())
@@ -256,7 +269,7 @@ fn pin(worker: usize, core: usize) -> Result<(), StartError> {
     let mut cores = CpuSet::new();
     let pinned = cores.set(core).and_then(|()| sched_setaffinity(Pid::from_raw(0), &cores));
     pinned.map_err(|error| {
-        StartError(format!(
+        StartError::Failed(format!(
             "worker {worker} cannot run on processor {core}: {error}; choose others in workers.cores, or leave it out"
         ))
     })
@@ -264,7 +277,7 @@ fn pin(worker: usize, core: usize) -> Result<(), StartError> {
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
     std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(|error| {
-        StartError(format!("cannot start thread {name}: {error}; raise the limit on threads"))
+        StartError::Failed(format!("cannot start thread {name}: {error}; raise the limit on threads"))
     })
 }
 

@@ -13,6 +13,7 @@ mod handle;
 mod launch;
 mod lock;
 mod mail;
+mod open;
 mod request;
 mod shared;
 mod stats;

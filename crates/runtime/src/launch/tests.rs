@@ -382,9 +382,9 @@ fn worker_that_cannot_start_stops_the_start() {
         thread_hook: None,
     };
     let refused = launch(plan(None), 1, |_, _, _| Err::<StandIn, _>("no memory".to_owned())).err().unwrap();
-    assert_eq!(refused.0, "worker 0: no memory");
+    assert_eq!(refused.to_string(), "worker 0: no memory");
     let unpinned = launch(plan(Some(1_000)), 1, |n, ends, _| Ok(StandIn::new(n, ends))).err().unwrap();
-    assert!(unpinned.0.contains("processor 1000"), "{unpinned}");
+    assert!(unpinned.to_string().contains("processor 1000"), "{unpinned}");
     let mut two = plan(None);
     two.ports = vec![PortPlan { queues: vec![Box::new(port)], watcher: None }];
     two.workers.clear();
