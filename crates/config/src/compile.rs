@@ -17,6 +17,7 @@ use carrack_wire::MacAddr;
 
 use crate::model::{Config, DEFAULT_VRF};
 use crate::source::{ConfigError, Severity, Span};
+pub(crate) use network::{ENCAPSULATION_BYTES, gateway_interface};
 use slots::Slots;
 
 /// Most pools over all instances.

@@ -10,20 +10,24 @@
 
 mod check;
 mod compile;
+mod diff;
 pub mod keys;
 mod load;
 mod model;
 mod parse;
 mod plan;
 mod read;
+mod reference;
 mod source;
 mod suggest;
 mod value;
 
 pub use compile::{Compiled, PortDevice, PortFacts, compile};
+pub use diff::{Change, diff};
 pub use model::{
     Api, ApiTcp, Attach, Config, DEFAULT_VRF, ForwardConfig, HugePages, Idle, InterfaceConfig, Memory,
     NatConfig, OneToOneConfig, PoolConfig, PortsConfig, RouteConfig, RouteTarget, System, Workers,
 };
+pub use reference::reference;
 pub use source::{At, ConfigError, Diagnostic, Severity, Span, Warning};
 pub use value::{Endpoint, InterfaceAddress, PortRange};

@@ -1,0 +1,182 @@
+//! Ports: blocks that fit their range, deterministic ranges that fit the pool, forwardings that lead somewhere.
+
+use std::collections::BTreeMap;
+
+use crate::check::network::ip;
+use crate::model::{Config, ForwardConfig, NatConfig, PoolConfig, PortsConfig};
+use crate::plan;
+use crate::read::Notes;
+use crate::source::At;
+use crate::value::PortRange;
+
+pub(super) fn check(notes: &Notes, nat: &NatConfig) {
+    match &nat.ports {
+        PortsConfig::Blocks { size, .. } if size.value.is_power_of_two() => {
+            nat.pools.iter().for_each(|pool| blocks(notes, pool, size));
+        }
+        PortsConfig::Blocks { .. } | PortsConfig::Arbitrary => {}
+        PortsConfig::Deterministic { ports_per_subscriber } => {
+            deterministic(notes, nat, ports_per_subscriber.as_ref());
+        }
+    }
+}
+
+fn blocks(notes: &Notes, pool: &PoolConfig, size: &At<u16>) {
+    let (range, size) = (pool.ports.value, u32::from(size.value));
+    let wasted = range.count() % size;
+    if range.count() < size {
+        let message =
+            format!("ports {range} hold no whole block of {size}; widen them or lower `block_size`");
+        notes.error(pool.ports.span, message);
+    } else if wasted > 0 {
+        let usable = PortRange { first: range.first, last: range.last - wasted as u16 };
+        let message = format!(
+            "{wasted} of the {} ports of each address of pool `{}` are wasted: blocks of {size} do not divide {range}; \
+             write `ports = \"{usable}\"` to say so, or choose another `block_size`",
+            range.count(),
+            pool.name
+        );
+        notes.warning(pool.ports.span, message);
+    }
+}
+
+/// RFC 7422 §2: every subscriber has a range, so the pool must have room for all of them.
+fn deterministic(notes: &Notes, nat: &NatConfig, wanted: Option<&At<u16>>) {
+    let Some(first) = nat.pools.first() else { return };
+    if nat.subscribers.iter().any(|prefix| prefix.is_default()) {
+        let message = format!(
+            "deterministic `{}` serves everybody; list its `subscribers`, so that each has ports of its own",
+            nat.name
+        );
+        notes.error(nat.name.span, message);
+        return;
+    }
+    for pool in nat.pools.iter().filter(|pool| pool.ports != first.ports) {
+        let message = format!(
+            "pool `{}` has ports {}, `{}` has {}; all pools of a deterministic instance have the same ports",
+            pool.name, pool.ports, first.name, first.ports
+        );
+        notes.error(pool.ports.span, message);
+    }
+    if first.ports.first < 1_024 {
+        let message = "system ports are given to subscribers; RFC 7422 §2 says to leave out those below 1024";
+        notes.warning(first.ports.span, message);
+    }
+    let Some(plan) = plan::Deterministic::of(nat) else { return };
+    if plan.addresses == 0 || plan.subscribers == 0 {
+        return;
+    }
+    match wanted {
+        Some(ports) => room_for(notes, plan, ports, first),
+        None if plan.ports_most() == 0 => {
+            let needed = plan.addresses_needed(1).unwrap_or(plan.subscribers);
+            let message = format!(
+                "{} subscribers on {} outside addresses is less than a port each; at least {needed} addresses are needed",
+                plan.subscribers, plan.addresses
+            );
+            notes.error(first.name.span, message);
+        }
+        None => {}
+    }
+}
+
+fn room_for(notes: &Notes, plan: plan::Deterministic, ports: &At<u16>, pool: &PoolConfig) {
+    let Some(needed) = plan.addresses_needed(ports.value) else {
+        let message =
+            format!("{ports} ports for each subscriber, but an address has only {}; lower it", plan.ports);
+        notes.error(ports.span, message);
+        return;
+    };
+    if needed > plan.addresses {
+        let message = format!(
+            "the pool is too small: {} subscribers with {ports} ports each need {needed} outside addresses, and `{}` has {}; add addresses, or lower it to {}",
+            plan.subscribers,
+            pool.name,
+            plan.addresses,
+            plan.ports_most()
+        );
+        notes.error(ports.span, message);
+    }
+}
+
+/// Forwardings of all instances: the outside address is ours to forward, and no port is forwarded twice.
+pub(super) fn forwards(notes: &Notes, config: &Config) {
+    let mut seen: BTreeMap<(&str, u32, usize), Vec<(PortRange, &ForwardConfig)>> = BTreeMap::new();
+    for nat in &config.nat {
+        for rule in &nat.forwards {
+            address(notes, config, nat, rule);
+            let ports = outside_ports(rule);
+            let key = (nat.outside_vrf.value.as_str(), rule.outside.address, rule.proto.index());
+            let others = seen.entry(key).or_default();
+            if let Some((_, other)) = others.iter().find(|(other, _)| other.overlaps(ports)) {
+                // The very same endpoint in one instance is reported where the table is read.
+                if other.outside != rule.outside {
+                    let message = format!(
+                        "{} ports {ports} of {} overlap those of the forwarding of {}; forward each port once",
+                        rule.proto,
+                        ip(rule.outside.address),
+                        other.outside
+                    );
+                    notes.error(rule.outside.span, message);
+                }
+            }
+            others.push((ports, rule));
+        }
+    }
+}
+
+fn outside_ports(rule: &ForwardConfig) -> PortRange {
+    PortRange { first: rule.outside.port, last: rule.outside.port.saturating_add(rule.count.value - 1) }
+}
+
+/// The outside address is in a pool of the instance, or the router's own in the outside VRF.
+fn address(notes: &Notes, config: &Config, nat: &NatConfig, rule: &ForwardConfig) {
+    let outside = rule.outside.address;
+    let refuse = |message: String| notes.error(rule.outside.span, message);
+    let pool_of = |nat: &'_ NatConfig| {
+        nat.pools.iter().position(|pool| pool.addresses.iter().any(|range| range.contains(outside)))
+    };
+    if let Some(pool) = pool_of(nat).and_then(|index| nat.pools.get(index)) {
+        deterministic_ports(notes, nat, pool, rule);
+        return;
+    }
+    let same_vrf = |other: &&NatConfig| other.outside_vrf == nat.outside_vrf;
+    if let Some(other) = config.nat.iter().filter(same_vrf).find(|other| pool_of(other).is_some()) {
+        refuse(format!("{} is in a pool of `{}`; put the forwarding there", ip(outside), other.name));
+        return;
+    }
+    let static_of = |other: &&NatConfig| other.one_to_one.iter().any(|rule| rule.outside.contains(outside));
+    if let Some(other) = config.nat.iter().filter(same_vrf).find(static_of) {
+        refuse(format!(
+            "{} has a one-to-one mapping in `{}`, which forwards all its ports already; remove one of the two",
+            ip(outside),
+            other.name
+        ));
+        return;
+    }
+    let own = config
+        .interfaces
+        .iter()
+        .filter(|interface| interface.vrf == nat.outside_vrf)
+        .any(|interface| interface.addresses.iter().any(|own| own.address == outside));
+    if !own {
+        refuse(format!(
+            "{} is nobody's: neither in a pool of `{}` nor an own address in vrf `{}`; forward ports of one of those",
+            ip(outside),
+            nat.name,
+            nat.outside_vrf
+        ));
+    }
+}
+
+/// A deterministic port is its subscriber's; forwarding it to another would make the inverse of RFC 7422 lie.
+fn deterministic_ports(notes: &Notes, nat: &NatConfig, pool: &PoolConfig, rule: &ForwardConfig) {
+    if !matches!(nat.ports, PortsConfig::Deterministic { .. }) || !pool.ports.overlaps(outside_ports(rule)) {
+        return;
+    }
+    let message = format!(
+        "port {} belongs to a subscriber by the deterministic rule; forward ports outside {}, or shorten the pool's `ports`",
+        rule.outside.port, pool.ports
+    );
+    notes.error(rule.outside.span, message);
+}
