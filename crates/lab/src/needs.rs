@@ -16,6 +16,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("socat", "socat"),
     ("iperf3", "iperf3"),
     ("python3", "python3"),
+    ("tshark", "tshark"),
+    ("cmp", "diffutils"),
     ("sha256sum", "coreutils"),
 ];
 

@@ -129,3 +129,6 @@ pub fn valid_name(name: &str) -> bool {
     (1..=24).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 }
+
+#[cfg(test)]
+mod tests;

@@ -138,3 +138,6 @@ pub(crate) fn start_nft(name: &str) -> Result<()> {
         .context("nftables refused the rules (Debian package `nftables`)")?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -47,8 +47,8 @@ pub fn exhibits(lab: &Lab) -> Vec<Exhibit> {
         });
     }
     let capture = lab.dir().join(CAPTURE).display().to_string();
-    if let Some(tshark) = needs::find("tshark").or_else(|| needs::find("tcpdump")) {
-        let program = tshark.display().to_string();
+    if let Some(reader) = needs::find("tshark").or_else(|| needs::find("tcpdump")) {
+        let program = reader.display().to_string();
         let argv = [program.as_str(), "-n", "-r", &capture];
         if let Ok(done) = lab.exec(Ns::Lan, &argv, LIMIT) {
             shown.push(Exhibit {
@@ -113,7 +113,8 @@ pub(super) fn conservation(lab: &mut Lab) -> Result<String> {
     ))
 }
 
-/// A ping captured on its way through, before and after translation, in a file that other tools can read.
+/// A ping captured on its way through, before and after translation, and an unsolicited datagram with the reason why it
+/// was dropped, in a file that other tools can read.
 pub(super) fn capture(lab: &mut Lab) -> Result<String> {
     let Router::Carrack { binary, .. } = lab.router() else {
         bail!("only the daemon captures");
@@ -122,26 +123,40 @@ pub(super) fn capture(lab: &mut Lab) -> Result<String> {
     let file = lab.dir().join(CAPTURE).display().to_string();
     let socket = crate::router::socket(lab.dir()).display().to_string();
     lab.start(Ns::Carrack, "capture", &[&binary, "capture", "-w", &file, "--socket", &socket])?;
-    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(SETTLE);
     let ping = ["ping", "-n", "-c", "2", "-i", "0.1", "-W", "2", plan::SERVER];
     lab.exec(Ns::Sub1, &ping, LIMIT)?.success()?;
-    std::thread::sleep(Duration::from_millis(300));
+    let nobody = format!("UDP4:{}:9", plan::FORWARD_ADDRESS);
+    lab.exec_with_input(Ns::Inet, &["socat", "-t0", "-", &nobody], b"anybody there?\n", LIMIT)?;
+    std::thread::sleep(SETTLE);
     lab.stop("capture");
-    let reader = ["tshark", "tcpdump"]
-        .into_iter()
-        .find_map(needs::find)
-        .context("neither tshark nor tcpdump is installed to read the capture")?
-        .display()
-        .to_string();
-    let done = lab.exec(Ns::Lan, &[&reader, "-n", "-r", &file], LIMIT)?.success()?;
-    let packets = done.stdout.lines().count();
-    for address in [plan::SUB1, plan::POOL_PREFIX] {
-        if !done.stdout.contains(address) {
-            bail!("no packet of {address} in the capture\n{}\n{}", done.describe(), lab.log("capture"));
+    let Some(tshark) = needs::find("tshark") else {
+        bail!("tshark is not installed to read the capture (Debian package `tshark`)");
+    };
+    let tshark = tshark.display().to_string();
+    let fields = ["-T", "fields", "-e", "ip.src", "-e", "frame.comment"];
+    let argv = [&[tshark.as_str(), "-n", "-r", &file], &fields[..]].concat();
+    let done = lab.exec(Ns::Lan, &argv, LIMIT)?.success()?;
+    let rows: Vec<&str> = done.stdout.lines().collect();
+    let reason = rows
+        .iter()
+        .find_map(|row| row.strip_prefix(plan::SERVER)?.split('\t').nth(1).filter(|c| !c.is_empty()));
+    let seen = |prefix: &str| rows.iter().any(|row| row.starts_with(prefix));
+    match reason {
+        Some(reason) if seen(plan::SUB1) && seen(plan::POOL_PREFIX) => {
+            Ok(format!("{} packets, both sides of the translation; one dropped: {reason}", rows.len()))
         }
+        _ => bail!(
+            "the capture lacks a packet of {}, of the pool, or a dropped one with its reason\n{}\n{}",
+            plan::SUB1,
+            done.describe(),
+            lab.log("capture")
+        ),
     }
-    Ok(format!("{packets} packets, both sides of the translation"))
 }
+
+/// Until a capture has begun, and until its last packets are written.
+const SETTLE: Duration = Duration::from_millis(300);
 
 /// The rows of a `show` command's JSON: an array, an object with one array in it, or one object a line.
 fn rows(lab: &Lab, args: &[&str]) -> Result<Vec<Value>> {
