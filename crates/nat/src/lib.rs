@@ -6,6 +6,7 @@
 //! whose address is whose.
 #![forbid(unsafe_code)]
 
+mod ask;
 mod create;
 mod deterministic;
 mod directory;

@@ -1,5 +1,28 @@
 //! The stages and the burst; owns one worker's state.
+//!
+//! [`Worker`] is sans-I/O: the runtime fills [`Worker::rx_buffer`], calls [`Worker::process`] and
+//! [`Worker::background`], and sends what is in [`Worker::tx`]. [`stats::STAGES`] lists the stages; `worker` runs them
+//! in that order. `plan` is configuration made ready, `mailbox` what crosses to the control plane.
 #![forbid(unsafe_code)]
 
+mod background;
+mod burst;
+mod dump;
+mod forward;
+mod fragments;
+mod local;
 pub mod mailbox;
+mod nat_stage;
+mod neighbours;
+mod parse;
+pub mod plan;
+mod policer;
 pub mod snapshot;
+pub mod stats;
+mod taps;
+mod worker;
+
+pub use burst::Handover;
+pub use plan::Plan;
+pub use stats::WorkerStats;
+pub use worker::{TX_QUEUE_PACKETS, Worker, WorkerMail};

@@ -8,7 +8,7 @@ use carrack_nat::row::{
 };
 use carrack_wire::ethernet::MacAddr;
 
-use crate::snapshot::Snapshot;
+use crate::plan::Plan;
 
 /// Bytes of packet a [`PacketSlot`] carries; longer packets are cut.
 pub const SLOT_BYTES: usize = 1_536;
@@ -211,7 +211,7 @@ pub struct Trace {
 #[allow(clippy::large_enum_variant, reason = "moved through a preallocated ring")]
 pub enum Command {
     /// Forward by this from the next burst on.
-    Reconfigure(Arc<Snapshot>),
+    Reconfigure(Arc<Plan>),
     /// A neighbour is known.
     SetNeighbour {
         /// On this interface.
@@ -273,6 +273,13 @@ pub enum Event {
         /// Sessions that the change ended.
         sessions_ended: u64,
     },
-    /// The old snapshot, to be freed away from the packet path.
-    Retired(Arc<Snapshot>),
+    /// The reload failed on this worker, which goes on as before.
+    ReconfigureFailed {
+        /// Snapshot generation that was refused.
+        generation: u64,
+        /// Why, in a sentence.
+        error: String,
+    },
+    /// The old plan, to be freed away from the packet path.
+    Retired(Arc<Plan>),
 }

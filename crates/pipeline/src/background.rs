@@ -1,0 +1,201 @@
+//! What a worker does between bursts: commands, packets from elsewhere, time.
+
+use std::sync::Arc;
+
+use carrack_base::{IfIndex, Now, Reason};
+use carrack_frame::FramePool;
+use carrack_nat::{Kind, OverdueSyn};
+use carrack_wire::ethernet::MacAddr;
+use carrack_wire::ipv4::Ipv4View;
+
+use crate::burst::Meta;
+use crate::mailbox::{CapturePoint, Command, Event};
+use crate::plan::Plan;
+use crate::policer::Buckets;
+use crate::worker::Worker;
+
+/// Commands taken between two bursts.
+const COMMANDS_A_TURN: usize = 32;
+/// Packets of the control plane taken between two bursts.
+const HOST_PACKETS_A_TURN: usize = 32;
+/// Overdue packets of each kind ended between two bursts.
+const OVERDUE_A_TURN: usize = 32;
+
+impl Worker {
+    /// Everything but the ports. Call it once a loop; all of it is bounded.
+    pub fn background(&mut self, now: Now, pool: &mut dyn FramePool) {
+        for _ in 0..COMMANDS_A_TURN {
+            if !self.next_command(now) {
+                break;
+            }
+        }
+        self.take_host_packets(now, pool);
+        self.take_handovers(now, pool);
+        if self.fragments.has_ready() {
+            self.take_ready_fragments(now, pool);
+        }
+        self.nat.expire(now);
+        self.end_overdue(now, pool);
+        self.dumps.turn(&mut self.nat, now);
+        self.send_events(now);
+        if self.taps.capturing || self.taps.tracing {
+            self.taps.tidy();
+        }
+    }
+
+    /// Handles the next command; false when there is none, or no room to answer it.
+    fn next_command(&mut self, now: Now) -> bool {
+        if self.mail.events.slots() < 4 {
+            return false;
+        }
+        if matches!(self.mail.commands.peek(), Ok(Command::Dump(_))) && !self.dumps.has_room() {
+            return false;
+        }
+        let Ok(command) = self.mail.commands.pop() else { return false };
+        match command {
+            Command::Reconfigure(plan) => self.reconfigure(plan, now),
+            Command::SetNeighbour { interface, ip, mac } => self.set_neighbour(interface, ip, mac, now),
+            Command::DropNeighbour { interface, ip } => self.neighbour_gone.push((interface, ip)),
+            Command::Dump(dump) => self.dumps.start(dump),
+            Command::Delete { request, keys } => {
+                let count = keys.iter().filter(|key| self.nat.delete(key, now)).count() as u64;
+                let _ = self.mail.events.push(Event::Deleted { request, count });
+            }
+            Command::Capture(capture) => self.taps.add_capture(capture),
+            Command::Trace(trace) => self.taps.set_trace(trace),
+        }
+        true
+    }
+
+    fn reconfigure(&mut self, plan: Arc<Plan>, now: Now) {
+        let generation = plan.snapshot.generation;
+        match self.nat.configure(plan.snapshot.nat.clone(), now) {
+            Ok(sessions_ended) => {
+                self.buckets = Buckets::new(&plan.snapshot.policers, now);
+                let old = std::mem::replace(&mut self.plan, plan);
+                let gone = |interface: IfIndex| self.plan.line(interface).is_none();
+                while let Some(waiting) = self.neighbours.next_of(gone) {
+                    self.accounts.drop_n(Reason::SnapshotStale, 1);
+                    self.dead.push(waiting.frame);
+                }
+                let _ = self.mail.events.push(Event::Reconfigured { generation, sessions_ended });
+                let _ = self.mail.events.push(Event::Retired(old));
+            }
+            Err(error) => {
+                // Nothing has changed: the old plan goes on.
+                let _ =
+                    self.mail.events.push(Event::ReconfigureFailed { generation, error: error.to_string() });
+            }
+        }
+    }
+
+    fn set_neighbour(&mut self, interface: IfIndex, ip: u32, mac: MacAddr, now: Now) {
+        self.neighbours.set(interface, ip, mac);
+        while let Some(waiting) = self.neighbours.release(interface, ip) {
+            self.send_held(waiting.frame, &waiting.meta, interface, mac, now);
+        }
+    }
+
+    /// Frames that the control plane made: they leave as they are.
+    fn take_host_packets(&mut self, now: Now, pool: &mut dyn FramePool) {
+        for _ in 0..HOST_PACKETS_A_TURN {
+            let Ok(slot) = self.mail.host_tx.pop() else { return };
+            self.accounts.originated += 1;
+            let Some(mut frame) = pool.alloc() else {
+                self.accounts.drop_n(Reason::FramePoolEmpty, 1);
+                continue;
+            };
+            let meta = Meta { ingress: slot.interface, own: true, ..Meta::default() };
+            let port = self.plan.line(slot.interface).map(|line| line.port.index());
+            if !frame.set_bytes(slot.packet()) {
+                self.discard(frame, &meta, Reason::FramePoolEmpty, now);
+                continue;
+            }
+            let Some(queue) = port.and_then(|port| self.tx.get_mut(port)) else {
+                self.discard(frame, &meta, Reason::TxPortMissing, now);
+                continue;
+            };
+            if queue.len() == queue.capacity() {
+                self.discard(frame, &meta, Reason::TxQueueFull, now);
+                continue;
+            }
+            self.accounts.forwarded += 1;
+            self.accounts.forwarded_bytes += frame.len() as u64;
+            if self.taps.capturing {
+                self.taps.capture(CapturePoint::Tx, slot.interface, None, frame.bytes(), now);
+            }
+            queue.push(frame);
+        }
+    }
+
+    /// Ends what has waited too long: SYNs, fragments, packets without a neighbour.
+    fn end_overdue(&mut self, now: Now, pool: &mut dyn FramePool) {
+        let absorbed = self.nat.take_absorbed();
+        self.accounts.drop_n(Reason::NatTcpSynSuperseded, absorbed);
+        for _ in 0..OVERDUE_A_TURN {
+            let Some(syn) = self.nat.next_overdue_syn(now) else { break };
+            self.answer_syn(&syn, now, pool);
+        }
+        for _ in 0..OVERDUE_A_TURN {
+            let Some((frame, meta)) = self.fragments.next_overdue(now) else { break };
+            self.discard(frame, &meta, Reason::FragmentTimeout, now);
+        }
+        for _ in 0..OVERDUE_A_TURN {
+            let next = match self.neighbour_gone.last().copied() {
+                Some((interface, ip)) => {
+                    let next = self.neighbours.release(interface, ip);
+                    if next.is_none() {
+                        self.neighbours.remove(interface, ip);
+                        self.neighbour_gone.pop();
+                        continue;
+                    }
+                    next
+                }
+                None => self.neighbours.next_overdue(now),
+            };
+            let Some(waiting) = next else { break };
+            let reason = Reason::NeighbourUnresolved;
+            self.answer(&waiting.frame, &waiting.meta, reason, now, pool);
+            self.discard(waiting.frame, &waiting.meta, reason, now);
+        }
+    }
+
+    /// RFC 5382 REQ-4: nobody inside claimed the SYN in its time; now its sender may be told.
+    fn answer_syn(&mut self, syn: &OverdueSyn, now: Now, pool: &mut dyn FramePool) {
+        let reason = Reason::NatTcpUnsolicitedSyn;
+        self.accounts.drop_n(reason, 1);
+        let Ok(packet) = Ipv4View::parse_quoted(syn.packet()) else { return };
+        let Some(ingress) = self.outside_interface(syn.vrf) else { return };
+        let meta = Meta {
+            flow: carrack_nat::Flow {
+                src: packet.src(),
+                dst: packet.dst(),
+                vrf: syn.vrf,
+                kind: Kind::Whole,
+                ..carrack_nat::Flow::default()
+            },
+            ingress,
+            vrf: syn.vrf,
+            ..Meta::default()
+        };
+        self.answer_packet(syn.packet(), &meta, reason, now, pool);
+    }
+
+    fn outside_interface(&self, vrf: carrack_base::VrfId) -> Option<IfIndex> {
+        self.plan
+            .snapshot
+            .interfaces
+            .iter()
+            .flatten()
+            .find(|i| i.vrf == vrf && i.side == crate::snapshot::Side::Outside && !i.addresses.is_empty())
+            .map(|i| i.id)
+    }
+
+    fn send_events(&mut self, now: Now) {
+        // Room is left for answers to commands.
+        while self.mail.events.slots() > 16 {
+            let Some(event) = self.nat.next_event() else { return };
+            let _ = self.mail.events.push(Event::Nat { at_ns: now.ns, event });
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Walks over the tables for management, a few lines between bursts, so that millions of rows stop nothing.
+
+use carrack_base::Now;
+use carrack_nat::{Cursor, Nat};
+
+use crate::mailbox::{Dump, Row, Table};
+
+/// Walks at once; more wait their turn.
+const DUMPS_MAX: usize = 16;
+/// Lines one walk looks at between two bursts.
+const LINES_A_TURN: usize = 128;
+
+struct Walk {
+    dump: Dump,
+    cursor: Cursor,
+    sent: u64,
+}
+
+/// Walks in progress.
+pub(crate) struct Dumps {
+    walks: Vec<Walk>,
+}
+
+impl Dumps {
+    pub(crate) fn new() -> Self {
+        Self { walks: Vec::with_capacity(DUMPS_MAX) }
+    }
+
+    /// Is there room for another?
+    pub(crate) fn has_room(&self) -> bool {
+        self.walks.len() < DUMPS_MAX
+    }
+
+    pub(crate) fn start(&mut self, dump: Dump) {
+        self.walks.push(Walk { dump, cursor: Cursor::default(), sent: 0 });
+    }
+
+    /// One turn of each walk; those at their end are dropped, which the reader sees as the end.
+    pub(crate) fn turn(&mut self, nat: &mut Nat, now: Now) {
+        let mut at = 0;
+        while let Some(walk) = self.walks.get_mut(at) {
+            if walk.dump.rows.is_abandoned() || walk.turn(nat, now) {
+                self.walks.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+    }
+}
+
+impl Walk {
+    /// True at the end.
+    fn turn(&mut self, nat: &mut Nat, now: Now) -> bool {
+        let Self { dump, cursor, sent } = self;
+        let room = dump.rows.slots();
+        if room == 0 {
+            return false;
+        }
+        let lines = LINES_A_TURN.min(room);
+        let max = dump.rows_max;
+        let mut put = |rows: &mut rtrb::Producer<Row>, row: Row| {
+            // Invariant: no more rows than lines, and there is room for those.
+            *sent += 1;
+            rows.push(row).is_ok()
+        };
+        let full = |sent: u64| max != 0 && sent >= max;
+        let rows = &mut dump.rows;
+        let end = match dump.table {
+            Table::Sessions => nat.walk_sessions(cursor, lines, &dump.filter, dump.delete, now, |row| {
+                put(rows, Row::Session(row))
+            }),
+            Table::Mappings => {
+                nat.walk_mappings(cursor, lines, &dump.filter, |row| put(rows, Row::Mapping(row)))
+            }
+            Table::Subscribers => {
+                nat.walk_subscribers(cursor, lines, &dump.filter, |row| put(rows, Row::Subscriber(row)))
+            }
+            Table::Pools => nat.walk_pools(cursor, lines, |row| put(rows, Row::Pool(row))),
+            Table::Memory => {
+                for row in nat.memory() {
+                    put(rows, Row::Memory(row));
+                }
+                true
+            }
+        };
+        end || full(*sent)
+    }
+}

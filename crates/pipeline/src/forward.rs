@@ -1,0 +1,231 @@
+//! From "where to" to "on the wire": route, fragment, neighbour, link header, transmit queue. Per packet, and the same
+//! for packets in transit and the router's own.
+
+use carrack_base::{IfIndex, Now, Reason};
+use carrack_frame::{Frame, FramePool};
+use carrack_wire::ethernet::MacAddr;
+use carrack_wire::fragment::Fragments;
+use carrack_wire::ipv4::{FLAG_DF, Ipv4View};
+
+use crate::burst::Meta;
+use crate::mailbox::{CapturePoint, Event, TraceOutcome};
+use crate::neighbours::Answer;
+use crate::plan::{Hop, Line};
+use crate::snapshot::Side;
+use crate::stats::Stage;
+use crate::worker::Worker;
+
+/// Why a packet was not sent, and the packet.
+pub(crate) type Refused = (Frame, Reason);
+
+impl Worker {
+    /// Routes one packet and sends it, keeps it for its neighbour, or takes it in when it is for the router.
+    /// `frame` starts wherever `meta.flow.l3` says its IPv4 header is preceded by a link header.
+    #[inline]
+    pub(crate) fn forward(
+        &mut self,
+        mut frame: Frame,
+        meta: &mut Meta,
+        now: Now,
+        pool: &mut dyn FramePool,
+    ) -> Result<(), Refused> {
+        let Some(hop) = self.plan.route(meta.vrf, meta.destination) else {
+            return Err((frame, Reason::NoRoute));
+        };
+        let (interface, gateway) = match hop {
+            Hop::Neighbour { interface, gateway } => (interface, gateway),
+            Hop::Local => return self.local(frame, meta, now),
+            Hop::Drop(reason) => return Err((frame, reason)),
+        };
+        let Some(line) = self.plan.line(interface) else { return Err((frame, Reason::SnapshotStale)) };
+        let line = *line;
+        if !line.up {
+            return Err((frame, Reason::InterfaceDown));
+        }
+        if meta.raw_from_outside && line.side == Side::Inside && !self.may_enter(meta) {
+            return Err((frame, Reason::NotForwarding));
+        }
+        let l3 = usize::from(meta.flow.l3);
+        let Some(head) = frame.bytes_mut().get_mut(l3..).and_then(|bytes| bytes.first_chunk_mut::<20>())
+        else {
+            return Err((frame, Reason::Ipv4Truncated));
+        };
+        let total = u16::from_be_bytes([head[2], head[3]]);
+        let too_big = total > line.mtu;
+        let dont_fragment = u16::from_be_bytes([head[6], head[7]]) & FLAG_DF != 0;
+        if too_big && dont_fragment {
+            meta.mtu = line.mtu;
+            return Err((frame, Reason::FragmentationNeeded));
+        }
+        if !meta.own {
+            // RFC 1812 §5.3.1; RFC 1624 eqn. 3 for one less in the high byte of its word.
+            head[8] = head[8].saturating_sub(1);
+            let sum = u32::from(u16::from_be_bytes([head[10], head[11]])) + 0x0100;
+            let checksum = (sum + (sum >> 16)) as u16;
+            head[10..12].copy_from_slice(&checksum.to_be_bytes());
+        }
+        let next = if gateway == 0 { meta.destination } else { gateway };
+        if too_big {
+            return self.fragment_and_send(frame, meta, interface, &line, next, now, pool);
+        }
+        self.to_neighbour(frame, meta, interface, &line, next, now)
+    }
+
+    /// Finds the neighbour and sends, or keeps the packet and asks.
+    #[inline]
+    fn to_neighbour(
+        &mut self,
+        frame: Frame,
+        meta: &Meta,
+        interface: IfIndex,
+        line: &Line,
+        next: u32,
+        now: Now,
+    ) -> Result<(), Refused> {
+        match self.neighbours.lookup(interface, next, now) {
+            Answer::Known(mac) => self.send(frame, meta, interface, line, mac, now),
+            Answer::Unknown { ask } => self.ask_and_hold(frame, meta, interface, next, ask, now),
+        }
+    }
+
+    #[cold]
+    fn ask_and_hold(
+        &mut self,
+        frame: Frame,
+        meta: &Meta,
+        interface: IfIndex,
+        next: u32,
+        ask: bool,
+        now: Now,
+    ) -> Result<(), Refused> {
+        if ask {
+            // A full ring asks again in a second.
+            let _ = self.mail.events.push(Event::Resolve { interface, ip: next });
+        }
+        if meta.traced != 0 {
+            self.taps.step(Stage::Forward, interface, TraceOutcome::Held, meta, frame.bytes(), now);
+        }
+        self.neighbours
+            .hold(frame, *meta, interface, next, now)
+            .map_err(|frame| (frame, Reason::NeighbourQueueFull))
+    }
+
+    /// Puts the link header on and the packet into the port's transmit queue.
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        mut frame: Frame,
+        meta: &Meta,
+        interface: IfIndex,
+        line: &Line,
+        mac: MacAddr,
+        now: Now,
+    ) -> Result<(), Refused> {
+        let (l3, header_len) = (usize::from(meta.flow.l3), usize::from(line.header.len));
+        if l3 > header_len {
+            frame.trim_front(l3 - header_len);
+        } else if l3 < header_len && frame.prepend(header_len - l3).is_none() {
+            return Err((frame, Reason::FrameHeadroom));
+        }
+        if let (Some(to), Some(from)) =
+            (frame.bytes_mut().get_mut(..header_len), line.header.bytes.get(..header_len))
+        {
+            to.copy_from_slice(from);
+            if let Some(destination) = to.first_chunk_mut::<6>() {
+                *destination = mac.0;
+            }
+        }
+        if meta.traced != 0 {
+            self.taps.step(
+                Stage::Forward,
+                interface,
+                TraceOutcome::Sent(interface),
+                meta,
+                frame.bytes(),
+                now,
+            );
+        }
+        if self.taps.capturing {
+            self.taps.capture(CapturePoint::Tx, interface, Some(meta), frame.bytes(), now);
+        }
+        let Some(queue) = self.tx.get_mut(line.port.index()) else {
+            return Err((frame, Reason::TxPortMissing));
+        };
+        if queue.len() == queue.capacity() {
+            return Err((frame, Reason::TxQueueFull));
+        }
+        self.accounts.forwarded += 1;
+        self.accounts.forwarded_bytes += frame.len() as u64;
+        queue.push(frame);
+        Ok(())
+    }
+
+    /// RFC 791 §2.3, RFC 4787 REQ-13: fragments in order, each in a buffer of its own.
+    #[cold]
+    #[allow(clippy::too_many_arguments, reason = "one call site")]
+    fn fragment_and_send(
+        &mut self,
+        frame: Frame,
+        meta: &Meta,
+        interface: IfIndex,
+        line: &Line,
+        next: u32,
+        now: Now,
+        pool: &mut dyn FramePool,
+    ) -> Result<(), Refused> {
+        let packet = frame.bytes().get(usize::from(meta.flow.l3)..).unwrap_or(&[]);
+        let Some(mut plan) =
+            Ipv4View::parse(packet).ok().and_then(|view| Fragments::plan(view, usize::from(line.mtu)).ok())
+        else {
+            return Err((frame, Reason::Ipv4FragmentInvalid));
+        };
+        let own = Meta { flow: carrack_nat::Flow { l3: 0, ..meta.flow }, traced: 0, ..*meta };
+        while let Some(fragment) = plan.next() {
+            let mut piece = pool.alloc();
+            let written = piece
+                .as_mut()
+                .and_then(|piece| piece.append(fragment.total_len()))
+                .and_then(|out| plan.write(&fragment, out));
+            // The whole packet is one received; each fragment is one more made here. The original ends as consumed.
+            self.accounts.originated += 1;
+            let Some(piece) = piece else {
+                self.accounts.drop_n(Reason::FramePoolEmpty, 1);
+                continue;
+            };
+            let sent = match written {
+                Some(_) => self.to_neighbour(piece, &own, interface, line, next, now),
+                None => Err((piece, Reason::FramePoolEmpty)),
+            };
+            if let Err((piece, reason)) = sent {
+                self.discard(piece, &own, reason, now);
+            }
+        }
+        self.accounts.consumed += 1;
+        self.dead.push(frame);
+        Ok(())
+    }
+
+    /// Untranslated from outside to a subscriber: only where no NAT guards it, or for exempt remotes (RFC 6888 REQ-6).
+    #[cold]
+    fn may_enter(&self, meta: &Meta) -> bool {
+        meta.translated.is_some() || self.nat.may_pass_untranslated(meta.vrf, meta.destination, meta.flow.src)
+    }
+
+    /// A packet whose neighbour is now known.
+    pub(crate) fn send_held(
+        &mut self,
+        frame: Frame,
+        meta: &Meta,
+        interface: IfIndex,
+        mac: MacAddr,
+        now: Now,
+    ) {
+        let sent = match self.plan.line(interface).copied() {
+            Some(line) => self.send(frame, meta, interface, &line, mac, now),
+            None => Err((frame, Reason::SnapshotStale)),
+        };
+        if let Err((frame, reason)) = sent {
+            self.discard(frame, meta, reason, now);
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! Fragments: later ones have no ports, so they take those of their first fragment, and wait for it when they come
+//! before it (RFC 4787 REQ-14). Nothing is reassembled: every fragment goes on by itself.
+//!
+//! All is bounded: datagrams, fragments waiting, time. A flood fills its table and hurts other fragments only.
+
+use std::collections::VecDeque;
+
+use carrack_base::{Now, Proto};
+use carrack_frame::Frame;
+use carrack_nat::{Direction, Kind, Rng};
+use carrack_tables::{Arena, ArenaError, Index, KeyedHasher, PagePreference, Slab};
+
+use crate::burst::Meta;
+
+const NONE: u32 = u32::MAX;
+/// Fragments of one datagram that may wait: a datagram of 64 KiB in 1 500-byte pieces has 45.
+const WAITING_PER_DATAGRAM_MAX: u8 = 64;
+
+/// One datagram in pieces.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C, align(64))]
+struct Datagram {
+    key: [u64; 2],
+    due_ms: u64,
+    sport: u16,
+    dport: u16,
+    /// Identification the fragments leave with (RFC 6864 §5.3.1).
+    new_id: u16,
+    bits: u8,
+    /// Ports are known.
+    known: bool,
+    waiting: u8,
+    first_waiting: u32,
+    last_waiting: u32,
+    /// Bytes of payload seen, and in all once the last fragment came.
+    seen: u32,
+    total: u32,
+}
+
+/// What became of a fragment.
+pub(crate) enum Outcome {
+    /// Has its ports: goes on.
+    Ready,
+    /// Waits for its first fragment; the table has the frame.
+    Waits,
+    /// The table of datagrams is full.
+    TableFull,
+    /// Too many wait.
+    QueueFull,
+    /// A first fragment that contradicts the one seen before (RFC 1858 §4).
+    Overlap,
+}
+
+struct Slot {
+    held: Option<(Frame, Meta)>,
+    next: u32,
+}
+
+pub(crate) struct Fragments {
+    lines: Slab<Datagram>,
+    index: Index,
+    hasher: KeyedHasher,
+    order: VecDeque<(u32, u64)>,
+    order_max: usize,
+    slots: Vec<Slot>,
+    free_slots: Vec<u32>,
+    held: u64,
+    /// Datagrams whose fragments found no room behind their first one.
+    ready: VecDeque<u32>,
+    rng: Rng,
+}
+
+/// Fields of the IPv4 header that a fragment is told apart by.
+fn key_of(meta: &Meta, frame: &[u8]) -> Option<[u64; 2]> {
+    let id = frame.get(usize::from(meta.flow.l3) + 4..)?.first_chunk::<2>()?;
+    Some([
+        u64::from(meta.flow.src) << 32 | u64::from(meta.flow.dst),
+        u64::from(u16::from_be_bytes(*id)) << 48
+            | u64::from(meta.flow.ip_proto) << 40
+            | u64::from(meta.flow.vrf.0) << 16
+            | 10,
+    ])
+}
+
+/// (offset, payload bytes, more fragments follow).
+fn extent(meta: &Meta, frame: &[u8]) -> Option<(u32, u32, bool)> {
+    let head = frame.get(usize::from(meta.flow.l3)..)?.first_chunk::<20>()?;
+    let word = u16::from_be_bytes([head[6], head[7]]);
+    let header_len = u32::from(head[0] & 0x0f) * 4;
+    let total = u32::from(u16::from_be_bytes([head[2], head[3]]));
+    Some((u32::from(word & 0x1fff) * 8, total.saturating_sub(header_len), word & 0x2000 != 0))
+}
+
+impl Fragments {
+    pub(crate) fn new(
+        datagrams: u32,
+        waiting: u32,
+        hasher: KeyedHasher,
+        pages: PagePreference,
+        rng: Rng,
+    ) -> Result<Self, ArenaError> {
+        let capacity = datagrams.max(1) as usize;
+        let bytes = Slab::<Datagram>::bytes_for(capacity) + Index::bytes_for(capacity);
+        let mut arena = Arena::new("fragments", bytes, pages)?;
+        Ok(Self {
+            lines: Slab::new(&mut arena, capacity)?,
+            index: Index::new(&mut arena, capacity)?,
+            hasher,
+            order: VecDeque::with_capacity(capacity * 2),
+            order_max: capacity * 2,
+            slots: (0..waiting).map(|_| Slot { held: None, next: NONE }).collect(),
+            free_slots: (0..waiting).rev().collect(),
+            held: 0,
+            ready: VecDeque::with_capacity(waiting as usize),
+            rng,
+        })
+    }
+
+    /// The worker that brings a datagram's fragments together.
+    pub(crate) fn home(&self, meta: &Meta, frame: &[u8], workers: u8) -> u8 {
+        let Some(key) = key_of(meta, frame) else { return 0 };
+        ((u128::from(self.hash(key)) * u128::from(workers)) >> 64) as u8
+    }
+
+    fn hash(&self, key: [u64; 2]) -> u64 {
+        self.hasher.hash2(key[0], key[1])
+    }
+
+    /// Handles one fragment. A first fragment brings the ports; a later one takes them or waits.
+    pub(crate) fn handle(
+        &mut self,
+        frame: &mut Option<Frame>,
+        meta: &mut Meta,
+        timeout_ms: u32,
+        now: Now,
+    ) -> Outcome {
+        let Some((key, (offset, len, more))) = frame
+            .as_ref()
+            .and_then(|frame| Some((key_of(meta, frame.bytes())?, extent(meta, frame.bytes())?)))
+        else {
+            return Outcome::TableFull;
+        };
+        let hash = self.hash(key);
+        let found = self.index.find(hash, |id| self.lines.get(id).is_some_and(|line| line.key == key));
+        let Some(id) = found.or_else(|| self.add(key, hash, timeout_ms, now)) else {
+            return Outcome::TableFull;
+        };
+        let Some(line) = self.lines.get_mut(id) else { return Outcome::TableFull };
+        line.seen = line.seen.saturating_add(len);
+        if !more {
+            line.total = offset + len;
+        }
+        if meta.flow.kind != Kind::LaterFragment {
+            let ports = (meta.flow.sport, meta.flow.dport, meta.flow.bits);
+            if line.known && ports != (line.sport, line.dport, line.bits) {
+                return Outcome::Overlap;
+            }
+            (line.sport, line.dport, line.bits) = ports;
+            line.known = true;
+        }
+        if !line.known {
+            return self.wait(id, frame, meta);
+        }
+        apply(line, meta);
+        Outcome::Ready
+    }
+
+    /// After a first fragment: the fragments that waited for it, one a call, in order of arrival.
+    pub(crate) fn next_released(&mut self, meta: &Meta, frame: &[u8]) -> Option<(Frame, Meta)> {
+        let key = key_of(meta, frame)?;
+        let hash = self.hash(key);
+        let id = self.index.find(hash, |id| self.lines.get(id).is_some_and(|line| line.key == key))?;
+        let (held, mut meta) = self.unchain(id)?;
+        apply(self.lines.get(id)?, &mut meta);
+        Some((held, meta))
+    }
+
+    /// The first fragment has gone on: what still waits for it follows by [`Fragments::next_ready`]; a complete
+    /// datagram is forgotten.
+    pub(crate) fn finish_first(&mut self, meta: &Meta, frame: &[u8]) {
+        let Some(key) = key_of(meta, frame) else { return };
+        let hash = self.hash(key);
+        let found = self.index.find(hash, |id| self.lines.get(id).is_some_and(|line| line.key == key));
+        match found.and_then(|id| Some((id, self.lines.get(id)?.waiting))) {
+            Some((id, waiting)) if waiting > 0 && self.ready.len() < self.slots.len() => {
+                self.ready.push_back(id)
+            }
+            _ => self.forget_complete(meta, frame),
+        }
+    }
+
+    /// The next fragment whose first fragment has gone on before it.
+    pub(crate) fn next_ready(&mut self) -> Option<(Frame, Meta)> {
+        loop {
+            let id = *self.ready.front()?;
+            if let Some((frame, mut meta)) = self.lines.is_live(id).then(|| self.unchain(id)).flatten() {
+                apply(self.lines.get(id)?, &mut meta);
+                return Some((frame, meta));
+            }
+            self.ready.pop_front();
+        }
+    }
+
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// The datagram of this fragment is complete: forget it.
+    pub(crate) fn forget_complete(&mut self, meta: &Meta, frame: &[u8]) {
+        let Some(key) = key_of(meta, frame) else { return };
+        let hash = self.hash(key);
+        let found = self.index.find(hash, |id| self.lines.get(id).is_some_and(|line| line.key == key));
+        let Some((id, line)) = found.and_then(|id| Some((id, *self.lines.get(id)?))) else { return };
+        if line.total != 0 && line.seen >= line.total && line.waiting == 0 {
+            self.index.remove(hash, id);
+            self.lines.free(id);
+        }
+    }
+
+    fn add(&mut self, key: [u64; 2], hash: u64, timeout_ms: u32, now: Now) -> Option<u32> {
+        if self.order.len() >= self.order_max {
+            return None;
+        }
+        let due_ms = now.ms() + u64::from(timeout_ms);
+        let line = Datagram {
+            key,
+            due_ms,
+            new_id: self.rng.next_u16(),
+            first_waiting: NONE,
+            last_waiting: NONE,
+            ..Datagram::default()
+        };
+        let id = self.lines.alloc(line)?;
+        if self.index.insert(hash, id).is_err() {
+            self.lines.free(id);
+            return None;
+        }
+        self.order.push_back((id, due_ms));
+        Some(id)
+    }
+
+    fn wait(&mut self, id: u32, frame: &mut Option<Frame>, meta: &Meta) -> Outcome {
+        let Some(line) = self.lines.get_mut(id) else { return Outcome::QueueFull };
+        if line.waiting >= WAITING_PER_DATAGRAM_MAX {
+            return Outcome::QueueFull;
+        }
+        let Some(slot) = self.free_slots.pop() else { return Outcome::QueueFull };
+        if let (Some(place), Some(frame)) = (self.slots.get_mut(slot as usize), frame.take()) {
+            *place = Slot { held: Some((frame, *meta)), next: NONE };
+        }
+        if line.first_waiting == NONE {
+            line.first_waiting = slot;
+        } else if let Some(last) = self.slots.get_mut(line.last_waiting as usize) {
+            last.next = slot;
+        }
+        line.last_waiting = slot;
+        line.waiting += 1;
+        self.held += 1;
+        Outcome::Waits
+    }
+
+    fn unchain(&mut self, id: u32) -> Option<(Frame, Meta)> {
+        let line = self.lines.get_mut(id)?;
+        let at = line.first_waiting;
+        let slot = self.slots.get_mut(at as usize)?;
+        line.first_waiting = slot.next;
+        if line.first_waiting == NONE {
+            line.last_waiting = NONE;
+        }
+        line.waiting = line.waiting.saturating_sub(1);
+        self.free_slots.push(at);
+        self.held -= 1;
+        slot.held.take()
+    }
+
+    /// The next fragment whose first fragment did not come in time; forgets datagrams whose time is over.
+    pub(crate) fn next_overdue(&mut self, now: Now) -> Option<(Frame, Meta)> {
+        while let Some((id, due_ms)) = self.order.front().copied().filter(|(_, due_ms)| *due_ms <= now.ms()) {
+            let line = self.lines.get(id).copied().filter(|l| l.due_ms == due_ms && self.lines.is_live(id));
+            if line.is_some()
+                && let Some(overdue) = self.unchain(id)
+            {
+                return Some(overdue);
+            }
+            self.order.pop_front();
+            if let Some(line) = line {
+                let hash = self.hash(line.key);
+                self.index.remove(hash, id);
+                self.lines.free(id);
+            }
+        }
+        None
+    }
+
+    pub(crate) const fn held(&self) -> u64 {
+        self.held
+    }
+}
+
+/// Gives a fragment its datagram's ports.
+fn apply(line: &Datagram, meta: &mut Meta) {
+    let flow = &mut meta.flow;
+    if flow.kind == Kind::LaterFragment {
+        (flow.sport, flow.dport, flow.bits) = (line.sport, line.dport, line.bits);
+        if flow.proto == Proto::Tcp {
+            // Control bits belong to the first fragment alone.
+            flow.bits = carrack_wire::tcp::flag::ACK;
+        }
+    }
+    meta.fragment_id = line.new_id;
+}
+
+/// Writes the identification that keeps fragments of different subscribers behind one address apart
+/// (RFC 6864 §5.3.1, RFC 7857 §9).
+pub(crate) fn rewrite_identification(meta: &Meta, frame: &mut [u8]) {
+    if meta.translated != Some(Direction::Out) {
+        return;
+    }
+    let Some(head) =
+        frame.get_mut(usize::from(meta.flow.l3)..).and_then(|bytes| bytes.first_chunk_mut::<20>())
+    else {
+        return;
+    };
+    let old = u16::from_be_bytes([head[4], head[5]]);
+    let delta = carrack_wire::checksum::Delta::of_u16(old, meta.fragment_id);
+    let checksum = delta.apply(u16::from_be_bytes([head[10], head[11]]));
+    head[4..6].copy_from_slice(&meta.fragment_id.to_be_bytes());
+    head[10..12].copy_from_slice(&checksum.to_be_bytes());
+}

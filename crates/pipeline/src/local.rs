@@ -1,0 +1,204 @@
+//! Packets for the router itself: policed, then up to the control plane; and ICMP errors that the router sends.
+
+use carrack_base::{IcmpReply, Now, Proto, Reason};
+use carrack_frame::{Frame, FramePool};
+use carrack_nat::policy::ExhaustedIcmp;
+use carrack_nat::{Direction, Flow, Kind, NO_LINE, Verdict};
+use carrack_wire::icmpv4::{ErrorMessage, kind, may_cause_error, write_error};
+use carrack_wire::ipv4::Ipv4View;
+
+use crate::burst::Meta;
+use crate::forward::Refused;
+use crate::mailbox::{PacketSlot, TraceOutcome};
+use crate::stats::Stage;
+use crate::worker::Worker;
+
+/// TTL of the router's own packets.
+const OWN_TTL: u8 = 64;
+/// Longest ICMP error (RFC 1812 §4.3.2.3).
+const ERROR_BYTES_MAX: usize = 576;
+
+impl Worker {
+    /// A packet to one of the router's addresses.
+    #[cold]
+    pub(crate) fn local(&mut self, frame: Frame, meta: &Meta, now: Now) -> Result<(), Refused> {
+        if meta.own {
+            // An error about a packet that the router's own address sent: nobody to tell.
+            self.accounts.consumed += 1;
+            self.dead.push(frame);
+            return Ok(());
+        }
+        let (bucket, policed) = match meta.flow.proto {
+            Proto::Icmp if meta.flow.bits == kind::ECHO_REQUEST => {
+                (&mut self.buckets.icmp, Reason::PuntPolicedIcmp)
+            }
+            Proto::Icmp => (&mut self.buckets.other, Reason::PuntPolicedOther),
+            Proto::Tcp | Proto::Udp | Proto::Other => return Err((frame, Reason::LocalNoService)),
+        };
+        if !bucket.take(now) {
+            return Err((frame, policed));
+        }
+        self.punt(frame, meta, now)
+    }
+
+    /// Copies a packet up and frees it.
+    pub(crate) fn punt(&mut self, frame: Frame, meta: &Meta, now: Now) -> Result<(), Refused> {
+        if self.mail.punts.push(PacketSlot::new(meta.ingress, frame.bytes())).is_err() {
+            return Err((frame, Reason::PuntQueueFull));
+        }
+        if meta.traced != 0 {
+            self.taps.step(Stage::Forward, meta.ingress, TraceOutcome::Punted, meta, frame.bytes(), now);
+        }
+        self.accounts.punted += 1;
+        self.dead.push(frame);
+        Ok(())
+    }
+
+    /// Answers a drop with the ICMP error its reason asks for, where RFC 1812 §4.3.2 allows one.
+    pub(crate) fn answer(
+        &mut self,
+        frame: &Frame,
+        meta: &Meta,
+        reason: Reason,
+        now: Now,
+        pool: &mut dyn FramePool,
+    ) {
+        if reason.info().icmp == IcmpReply::Silent {
+            return;
+        }
+        // RFC 1812 §4.3.2.7: nothing about link-layer broadcasts.
+        let to_group = meta.flow.l3 >= 14 && frame.bytes().first().is_some_and(|first| first & 1 != 0);
+        if !to_group {
+            let packet = frame.bytes().get(usize::from(meta.flow.l3)..).unwrap_or(&[]);
+            self.answer_packet(packet, meta, reason, now, pool);
+        }
+    }
+
+    /// The same for a packet whose frame is gone: `packet` starts with its IPv4 header and may be cut short.
+    pub(crate) fn answer_packet(
+        &mut self,
+        packet: &[u8],
+        meta: &Meta,
+        reason: Reason,
+        now: Now,
+        pool: &mut dyn FramePool,
+    ) {
+        if meta.own {
+            return;
+        }
+        if let Some(message) = self.message_for(meta, reason) {
+            self.send_error(packet, meta, message, now, pool);
+        }
+    }
+
+    fn message_for(&self, meta: &Meta, reason: Reason) -> Option<ErrorMessage> {
+        Some(match reason.info().icmp {
+            IcmpReply::Silent => return None,
+            IcmpReply::TimeExceeded => ErrorMessage::TtlExceeded,
+            IcmpReply::NetUnreachable => ErrorMessage::Unreachable { code: 0 },
+            IcmpReply::HostUnreachable => ErrorMessage::Unreachable { code: 1 },
+            IcmpReply::PortUnreachable => ErrorMessage::Unreachable { code: 3 },
+            IcmpReply::FragmentationNeeded => ErrorMessage::FragmentationNeeded { mtu: meta.mtu },
+            IcmpReply::SourceRouteFailed => ErrorMessage::Unreachable { code: 5 },
+            IcmpReply::AdminProhibited => ErrorMessage::Unreachable { code: 13 },
+            // RFC 6888 REQ-11, RFC 5508 REQ-8: as the instance says; unasked-for packets from outside get nothing.
+            IcmpReply::NatExhausted => match self.nat.exhausted_icmp(meta.flow.vrf, meta.flow.src) {
+                ExhaustedIcmp::Silent => return None,
+                ExhaustedIcmp::HostUnreachable => ErrorMessage::Unreachable { code: 1 },
+                ExhaustedIcmp::AdminProhibited => ErrorMessage::Unreachable { code: 13 },
+            },
+        })
+    }
+
+    /// Sends an ICMP error about `packet` (from its IPv4 header on). When the NAT has already rewritten the packet,
+    /// the error goes back through the NAT, so that its receiver sees its own addresses in it.
+    fn send_error(
+        &mut self,
+        packet: &[u8],
+        about: &Meta,
+        message: ErrorMessage,
+        now: Now,
+        pool: &mut dyn FramePool,
+    ) {
+        let Ok(original) = Ipv4View::parse_quoted(packet) else { return };
+        let source = self.plan.line(about.ingress).map_or(0, |line| line.address);
+        if source == 0 || !may_cause_error(&original) || !self.buckets.icmp_errors.take(now) {
+            return;
+        }
+        let to = original.src();
+        let identification = self.rng.next_u16();
+        let mut error = [0; ERROR_BYTES_MAX];
+        let Some(len) = write_error(&mut error, source, OWN_TTL, identification, message, &original) else {
+            return;
+        };
+        let Some(mut frame) = pool.alloc() else { return };
+        self.accounts.originated += 1;
+        let mut meta = Meta {
+            flow: Flow {
+                src: source,
+                dst: to,
+                proto: Proto::Icmp,
+                ip_proto: 1,
+                kind: Kind::IcmpError,
+                l3: 0,
+                l4: 20,
+                vrf: about.vrf,
+                ..Flow::default()
+            },
+            ingress: about.ingress,
+            own: true,
+            vrf: if about.translated.is_some() { about.vrf } else { about.flow.vrf },
+            destination: to,
+            ..Meta::default()
+        };
+        let written = error.get(..len).is_some_and(|error| frame.set_bytes(error));
+        let ready = match about.translated {
+            _ if !written => Err(Reason::FramePoolEmpty),
+            Some(direction) => {
+                self.translate_own_error(frame.bytes_mut(), &mut meta, opposite(direction), now)
+            }
+            None => Ok(()),
+        };
+        let sent = match ready {
+            Ok(()) => self.forward(frame, &mut meta, now, pool),
+            Err(reason) => Err((frame, reason)),
+        };
+        if let Err((frame, reason)) = sent {
+            self.discard(frame, &meta, reason, now);
+        }
+    }
+
+    /// Takes an error of our own through the NAT, once or (about a hairpinned packet) twice.
+    fn translate_own_error(
+        &mut self,
+        packet: &mut [u8],
+        meta: &mut Meta,
+        first: Direction,
+        now: Now,
+    ) -> Result<(), Reason> {
+        let mut direction = first;
+        loop {
+            let hash = self.nat.hash(&meta.flow, direction);
+            match self.nat.process(&meta.flow, direction, hash, NO_LINE, packet, now, |_, _| false) {
+                Verdict::Translated { vrf, hairpin, .. } => {
+                    meta.enter(packet, vrf);
+                    if !hairpin {
+                        return Ok(());
+                    }
+                    direction = Direction::In;
+                }
+                Verdict::Untouched => return Ok(()),
+                Verdict::Drop(reason) => return Err(reason),
+                Verdict::Held => return Err(Reason::NatIcmpNoSession),
+            }
+        }
+    }
+}
+
+/// The way back through the NAT.
+pub(crate) const fn opposite(direction: Direction) -> Direction {
+    match direction {
+        Direction::Out => Direction::In,
+        Direction::In => Direction::Out,
+    }
+}

@@ -1,0 +1,261 @@
+//! The NAT stage: a whole burst is hashed, its index buckets fetched, its session lines fetched, then translated, so
+//! that the memory of one packet comes while others are worked on.
+
+use carrack_base::{Now, Proto, Reason, VrfId};
+use carrack_frame::Frame;
+use carrack_nat::{Direction, Kind, NO_LINE, Verdict};
+
+use crate::burst::{Burst, Fate, Handover, Meta, Resume};
+use crate::fragments::rewrite_identification;
+use crate::mailbox::TraceOutcome;
+use crate::parse::{set_icmp_identifier, set_other_ports};
+use crate::plan::{Hop, Plan};
+use crate::snapshot::Side;
+use crate::stats::Stage;
+use crate::worker::Worker;
+
+/// Would an untranslated packet leave by an outside interface, seen from its own routing instance first?
+fn leaves(plan: &Plan, here: VrfId, outside: VrfId, destination: u32) -> bool {
+    if here != outside {
+        match plan.route(here, destination) {
+            Some(Hop::Local) => return false,
+            Some(Hop::Neighbour { interface, .. })
+                if plan.line(interface).is_some_and(|line| line.side != Side::Outside) =>
+            {
+                return false;
+            }
+            _ => {}
+        }
+    }
+    plan.leaves_outside(outside, destination)
+}
+
+impl Worker {
+    /// Sends packets whose subscriber another worker owns to that worker.
+    pub(crate) fn steer(&mut self, burst: &mut Burst, now: Now) {
+        if self.workers == 1 {
+            return;
+        }
+        for at in 0..burst.len {
+            let Some(meta) = burst.meta.get(at).filter(|meta| meta.fate == Fate::Going && !meta.is_home)
+            else {
+                continue;
+            };
+            let owner = self.owner_of(meta, burst.frames.get(at).and_then(Option::as_ref));
+            if owner != self.id.0 {
+                self.hand_over(burst, at, owner, Resume::Nat, now);
+            }
+        }
+    }
+
+    /// The worker that owns a packet's subscriber; this one when no NAT is concerned.
+    fn owner_of(&self, meta: &Meta, frame: Option<&Frame>) -> u8 {
+        let (flow, directory) = (&meta.flow, self.nat.directory());
+        let owner = match meta.direction {
+            None => None,
+            Some(Direction::Out) => directory
+                .instance_of_inside(flow.vrf, flow.src)
+                .map(|_| directory.owner_of_inside(flow.vrf, flow.src))
+                .or_else(|| self.owner_of_error(meta, frame)),
+            Some(Direction::In) if flow.kind == Kind::IcmpError => self.owner_of_error(meta, frame),
+            Some(Direction::In) => {
+                directory.owner_of_outside(flow.vrf, flow.dst, flow.proto as u8, flow.dport)
+            }
+        };
+        owner.map_or(self.id.0, |owner| owner.0)
+    }
+
+    /// An ICMP error belongs to the owner of the packet it carries.
+    #[cold]
+    fn owner_of_error(&self, meta: &Meta, frame: Option<&Frame>) -> Option<carrack_base::WorkerId> {
+        if meta.flow.kind != Kind::IcmpError {
+            return None;
+        }
+        let packet = frame?.bytes().get(usize::from(meta.flow.l4) + 8..)?;
+        let inner = carrack_wire::ipv4::Ipv4View::parse_quoted(packet).ok()?;
+        let proto = Proto::from_ip(inner.protocol());
+        let word =
+            |at: usize| inner.payload().get(at..at + 2).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]));
+        let directory = self.nat.directory();
+        match meta.direction? {
+            Direction::Out => Some(directory.owner_of_inside(meta.flow.vrf, inner.dst())),
+            Direction::In => {
+                let port = if proto == Proto::Icmp { word(4) } else { word(0) };
+                directory.owner_of_outside(meta.flow.vrf, inner.src(), proto as u8, port)
+            }
+        }
+    }
+
+    /// Hands a packet of the burst to another worker; a full ring is a counted drop.
+    pub(crate) fn hand_over(&mut self, burst: &mut Burst, at: usize, owner: u8, resume: Resume, now: Now) {
+        let (Some(place), Some(meta)) = (burst.frames.get_mut(at), burst.meta.get_mut(at)) else { return };
+        let Some(frame) = place.take() else { return };
+        if meta.traced != 0 {
+            self.taps.step(
+                Stage::Steer,
+                meta.ingress,
+                TraceOutcome::HandedOver(owner),
+                meta,
+                frame.bytes(),
+                now,
+            );
+        }
+        // The trace goes on only where it began.
+        let handed = Meta { traced: 0, line: NO_LINE, ..*meta };
+        let ring = self.mail.hand_out.get_mut(usize::from(owner)).and_then(Option::as_mut);
+        let refused = match ring {
+            Some(ring) => ring
+                .push(Handover { frame, meta: handed, resume })
+                .map_err(|rtrb::PushError::Full(handover)| handover.frame),
+            None => Err(frame),
+        };
+        match refused {
+            Ok(()) => {
+                self.accounts.handed_out += 1;
+                meta.fate = Fate::Gone;
+            }
+            Err(frame) => {
+                *place = Some(frame);
+                meta.fate = Fate::Dropped(Reason::HandoverQueueFull);
+            }
+        }
+    }
+
+    /// Looks up and translates.
+    pub(crate) fn translate(&mut self, burst: &mut Burst, now: Now) {
+        for (_, meta) in burst.going() {
+            if let Some(direction) = meta.direction {
+                meta.hash = self.nat.hash(&meta.flow, direction);
+                self.nat.prefetch_bucket(meta.hash);
+            }
+        }
+        for (_, meta) in burst.going() {
+            if meta.direction.is_some() {
+                meta.line = self.nat.prefetch_line(meta.hash);
+            }
+        }
+        for at in 0..burst.len {
+            let (Some(Some(frame)), Some(meta)) = (burst.frames.get_mut(at), burst.meta.get_mut(at)) else {
+                continue;
+            };
+            if meta.fate != Fate::Going || meta.direction.is_none() {
+                continue;
+            }
+            if self.translate_one(frame, meta, now) == Next::OtherWorker {
+                let flow = burst.meta.get(at).map(|meta| meta.flow).unwrap_or_default();
+                let owner =
+                    self.nat.directory().owner_of_outside(flow.vrf, flow.dst, flow.proto as u8, flow.dport);
+                let owner = owner.map_or(self.id.0, |owner| owner.0);
+                self.hand_over(burst, at, owner, Resume::Nat, now);
+            }
+        }
+    }
+
+    #[inline]
+    fn translate_one(&mut self, frame: &mut Frame, meta: &mut Meta, now: Now) -> Next {
+        let Some(direction) = meta.direction else { return Next::Stay };
+        let plan = &self.plan;
+        let here = meta.flow.vrf;
+        let verdict = self.nat.process(
+            &meta.flow,
+            direction,
+            meta.hash,
+            meta.line,
+            frame.bytes_mut(),
+            now,
+            |outside, destination| leaves(plan, here, outside, destination),
+        );
+        match verdict {
+            Verdict::Translated { line, created, vrf, hairpin } => {
+                meta.translated = Some(direction);
+                meta.vrf = vrf;
+                meta.raw_from_outside = false;
+                if direction == Direction::In {
+                    meta.destination = destination_of(frame.bytes(), meta);
+                }
+                if meta.is_fragment {
+                    rewrite_identification(meta, frame.bytes_mut());
+                }
+                if meta.traced != 0 {
+                    self.trace_translation(frame, meta, line, created, hairpin, now);
+                }
+                if hairpin {
+                    return self.hairpin(frame, meta, vrf, now);
+                }
+            }
+            Verdict::Untouched => {
+                if meta.traced != 0 {
+                    self.taps.step(Stage::Nat, meta.ingress, TraceOutcome::Exempt, meta, frame.bytes(), now);
+                }
+            }
+            Verdict::Drop(reason) => meta.fate = Fate::Dropped(reason),
+            Verdict::Held => {
+                if meta.traced != 0 {
+                    self.taps.step(Stage::Nat, meta.ingress, TraceOutcome::Held, meta, frame.bytes(), now);
+                }
+                meta.fate = Fate::HeldByNat;
+            }
+        }
+        Next::Stay
+    }
+
+    /// RFC 4787 REQ-9: the packet, now with its outside source, comes in again as if from outside.
+    #[cold]
+    fn hairpin(&mut self, frame: &mut Frame, meta: &mut Meta, vrf: VrfId, now: Now) -> Next {
+        meta.direction = Some(Direction::In);
+        meta.enter(frame.bytes(), vrf);
+        let l4 = usize::from(meta.flow.l4);
+        let word = |at: usize| frame.bytes().get(at..at + 2).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]));
+        match meta.flow.proto {
+            _ if meta.flow.kind == Kind::IcmpError => {}
+            Proto::Icmp => set_icmp_identifier(meta, if l4 > 0 { word(l4 + 4) } else { meta.flow.sport }),
+            Proto::Other => set_other_ports(meta),
+            Proto::Tcp | Proto::Udp if l4 > 0 => meta.flow.sport = word(l4),
+            // A later fragment: its source port is the session's, which the first fragment's lookup knows.
+            Proto::Tcp | Proto::Udp => meta.flow.sport = self.nat.outside_port_of(meta.line).unwrap_or(0),
+        }
+        meta.hash = self.nat.hash(&meta.flow, Direction::In);
+        meta.line = NO_LINE;
+        let owner = self.nat.directory().owner_of_outside(
+            meta.flow.vrf,
+            meta.flow.dst,
+            meta.flow.proto as u8,
+            meta.flow.dport,
+        );
+        if self.workers > 1 && owner.is_some_and(|owner| owner != self.id) {
+            return Next::OtherWorker;
+        }
+        self.translate_one(frame, meta, now)
+    }
+
+    #[cold]
+    fn trace_translation(
+        &mut self,
+        frame: &Frame,
+        meta: &Meta,
+        line: u32,
+        created: bool,
+        hairpin: bool,
+        now: Now,
+    ) {
+        let outcome =
+            if created { TraceOutcome::SessionCreated(line) } else { TraceOutcome::SessionHit(line) };
+        self.taps.step(Stage::Nat, meta.ingress, outcome, meta, frame.bytes(), now);
+        if hairpin {
+            self.taps.step(Stage::Nat, meta.ingress, TraceOutcome::Hairpin, meta, frame.bytes(), now);
+        }
+    }
+}
+
+/// Where a packet goes on after the NAT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Stay,
+    OtherWorker,
+}
+
+#[inline]
+fn destination_of(frame: &[u8], meta: &Meta) -> u32 {
+    let at = usize::from(meta.flow.l3) + 16;
+    frame.get(at..at + 4).map_or(meta.destination, |b| u32::from_be_bytes([b[0], b[1], b[2], b[3]]))
+}

@@ -1,0 +1,204 @@
+//! A worker's own copy of the neighbour table, and packets that wait for an answer to ARP.
+
+use carrack_base::{IfIndex, Now};
+use carrack_frame::Frame;
+use carrack_tables::{Arena, ArenaError, Index, KeyedHasher, PagePreference, Slab};
+use carrack_wire::ethernet::MacAddr;
+
+use crate::burst::Meta;
+
+/// Packets one neighbour may keep waiting; RFC 1122 §2.3.2.2 asks for at least one.
+const WAITING_PER_NEIGHBOUR_MAX: u8 = 8;
+/// The control plane is asked again after so long.
+const ASK_AGAIN_NS: u64 = 1_000_000_000;
+/// A packet waits so long at most; the control plane usually gives up earlier.
+const WAIT_NS: u64 = 4_000_000_000;
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Neighbour {
+    ip: u32,
+    interface: u16,
+    known: bool,
+    waiting: u8,
+    mac: [u8; 6],
+    asked_ns: u64,
+}
+
+/// A packet waiting.
+pub(crate) struct Waiting {
+    pub(crate) frame: Frame,
+    pub(crate) meta: Meta,
+    pub(crate) interface: IfIndex,
+    pub(crate) ip: u32,
+    due_ns: u64,
+}
+
+/// What the table says.
+pub(crate) enum Answer {
+    Known(MacAddr),
+    /// Not known; `ask` says that the control plane must be asked now.
+    Unknown {
+        ask: bool,
+    },
+}
+
+pub(crate) struct Neighbours {
+    lines: Slab<Neighbour>,
+    index: Index,
+    hasher: KeyedHasher,
+    waiting: Vec<Waiting>,
+    waiting_max: usize,
+    /// The neighbour asked for last: mostly the same for a whole burst.
+    last: (u16, u32, MacAddr),
+    check_ns: u64,
+}
+
+impl Neighbours {
+    pub(crate) fn new(
+        capacity: u32,
+        waiting_max: u32,
+        hasher: KeyedHasher,
+        pages: PagePreference,
+    ) -> Result<Self, ArenaError> {
+        let capacity = capacity.max(1) as usize;
+        let bytes = Slab::<Neighbour>::bytes_for(capacity) + Index::bytes_for(capacity);
+        let mut arena = Arena::new("neighbours", bytes, pages)?;
+        Ok(Self {
+            lines: Slab::new(&mut arena, capacity)?,
+            index: Index::new(&mut arena, capacity)?,
+            hasher,
+            waiting: Vec::with_capacity(waiting_max as usize),
+            waiting_max: waiting_max as usize,
+            last: (u16::MAX, 0, MacAddr([0; 6])),
+            check_ns: 0,
+        })
+    }
+
+    fn hash(&self, interface: IfIndex, ip: u32) -> u64 {
+        self.hasher.hash2(u64::from(ip), u64::from(interface.0) << 8 | 8)
+    }
+
+    fn find(&self, interface: IfIndex, ip: u32) -> Option<u32> {
+        self.index.find(self.hash(interface, ip), |id| {
+            self.lines.get(id).is_some_and(|line| line.ip == ip && line.interface == interface.0)
+        })
+    }
+
+    /// The MAC address of a neighbour.
+    #[inline]
+    pub(crate) fn lookup(&mut self, interface: IfIndex, ip: u32, now: Now) -> Answer {
+        if (self.last.0, self.last.1) == (interface.0, ip) {
+            return Answer::Known(self.last.2);
+        }
+        self.lookup_slow(interface, ip, now)
+    }
+
+    fn lookup_slow(&mut self, interface: IfIndex, ip: u32, now: Now) -> Answer {
+        let id = match self.find(interface, ip) {
+            Some(id) => id,
+            None => match self.add(interface, ip) {
+                Some(id) => id,
+                // A full table still resolves, it only cannot hold packets back meanwhile.
+                None => return Answer::Unknown { ask: true },
+            },
+        };
+        let Some(line) = self.lines.get_mut(id) else { return Answer::Unknown { ask: true } };
+        if line.known {
+            self.last = (interface.0, ip, MacAddr(line.mac));
+            return Answer::Known(MacAddr(line.mac));
+        }
+        let ask = line.asked_ns == 0 || now.ns.saturating_sub(line.asked_ns) >= ASK_AGAIN_NS;
+        if ask {
+            line.asked_ns = now.ns.max(1);
+        }
+        Answer::Unknown { ask }
+    }
+
+    fn add(&mut self, interface: IfIndex, ip: u32) -> Option<u32> {
+        let id = self.lines.alloc(Neighbour { ip, interface: interface.0, ..Neighbour::default() })?;
+        if self.index.insert(self.hash(interface, ip), id).is_err() {
+            self.lines.free(id);
+            return None;
+        }
+        Some(id)
+    }
+
+    /// Keeps a packet until the neighbour is known; gives it back when too many wait.
+    pub(crate) fn hold(
+        &mut self,
+        frame: Frame,
+        meta: Meta,
+        interface: IfIndex,
+        ip: u32,
+        now: Now,
+    ) -> Result<(), Frame> {
+        if self.waiting.len() >= self.waiting_max {
+            return Err(frame);
+        }
+        let Some(line) = self.find(interface, ip).and_then(|id| self.lines.get_mut(id)) else {
+            return Err(frame);
+        };
+        if line.waiting >= WAITING_PER_NEIGHBOUR_MAX {
+            return Err(frame);
+        }
+        line.waiting += 1;
+        self.waiting.push(Waiting { frame, meta, interface, ip, due_ns: now.ns + WAIT_NS });
+        Ok(())
+    }
+
+    /// A neighbour is known (or known anew).
+    pub(crate) fn set(&mut self, interface: IfIndex, ip: u32, mac: MacAddr) {
+        self.last.0 = u16::MAX;
+        let Some(id) = self.find(interface, ip).or_else(|| self.add(interface, ip)) else { return };
+        if let Some(line) = self.lines.get_mut(id) {
+            line.known = true;
+            line.mac = mac.0;
+        }
+    }
+
+    /// A neighbour is gone.
+    pub(crate) fn remove(&mut self, interface: IfIndex, ip: u32) {
+        self.last.0 = u16::MAX;
+        if let Some(id) = self.find(interface, ip) {
+            self.index.remove(self.hash(interface, ip), id);
+            self.lines.free(id);
+        }
+    }
+
+    /// The next packet that waited for this neighbour, in order of arrival.
+    pub(crate) fn release(&mut self, interface: IfIndex, ip: u32) -> Option<Waiting> {
+        let at = self.waiting.iter().position(|w| (w.interface, w.ip) == (interface, ip))?;
+        Some(self.take(at))
+    }
+
+    fn take(&mut self, at: usize) -> Waiting {
+        // Invariant: `at` is a place in the vector, found by its callers just before.
+        let waiting = self.waiting.remove(at);
+        if let Some(line) = self.find(waiting.interface, waiting.ip).and_then(|id| self.lines.get_mut(id)) {
+            line.waiting = line.waiting.saturating_sub(1);
+        }
+        waiting
+    }
+
+    /// The next packet that has waited too long. Cheap when none has.
+    pub(crate) fn next_overdue(&mut self, now: Now) -> Option<Waiting> {
+        if self.waiting.is_empty() || now.ns < self.check_ns {
+            return None;
+        }
+        let overdue = self.waiting.iter().position(|w| w.due_ns <= now.ns);
+        if overdue.is_none() {
+            self.check_ns = now.ns + 100_000_000;
+        }
+        overdue.map(|at| self.take(at))
+    }
+
+    /// The next packet that waits on an interface for which `gone` says so (after a reload).
+    pub(crate) fn next_of(&mut self, gone: impl Fn(IfIndex) -> bool) -> Option<Waiting> {
+        let at = self.waiting.iter().position(|w| gone(w.interface))?;
+        Some(self.take(at))
+    }
+
+    pub(crate) fn held(&self) -> u64 {
+        self.waiting.len() as u64
+    }
+}

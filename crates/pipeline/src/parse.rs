@@ -1,0 +1,226 @@
+//! First stage: what is this packet? Every field a later stage reads is checked here, once.
+
+use carrack_base::{PortId, Proto, Reason};
+use carrack_nat::{Direction, Flow, Kind};
+use carrack_wire::ethernet::{MacAddr, ethertype};
+use carrack_wire::icmpv4::{Class, class_of};
+use carrack_wire::ipv4::{FLAG_DF, FLAG_MF, Ipv4View, OFFSET_MASK};
+use carrack_wire::tcp::flag;
+use carrack_wire::{checksum, vlan};
+
+use crate::burst::Meta;
+use crate::plan::{Line, Plan};
+use crate::snapshot::Side;
+
+/// What parse found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Parsed {
+    /// An IPv4 packet to go on with.
+    Ipv4,
+    /// ARP: goes up.
+    Arp,
+}
+
+/// Fills `meta` from the frame.
+#[inline]
+pub(crate) fn parse(plan: &Plan, port: PortId, frame: &[u8], meta: &mut Meta) -> Result<Parsed, Reason> {
+    let head = frame.first_chunk::<14>().ok_or(Reason::L2Truncated)?;
+    let mut kind = u16::from_be_bytes([head[12], head[13]]);
+    let mut l3 = 14;
+    let mut tags = [0; 2];
+    let mut tag_count = 0;
+    while vlan::is_tag(kind) && tag_count < 2 {
+        let tag = frame.get(l3..l3 + 4).ok_or(Reason::L2Truncated)?;
+        tags[tag_count] = u16::from_be_bytes([tag[0], tag[1]]) & 0x0fff;
+        kind = u16::from_be_bytes([tag[2], tag[3]]);
+        tag_count += 1;
+        l3 += 4;
+    }
+    // VLAN 0 is a priority tag: the frame belongs to the untagged interface (IEEE 802.1Q §6.9).
+    let tags = if tag_count == 1 && tags[0] == 0 { &[] } else { tags.get(..tag_count).unwrap_or(&[]) };
+    let interface = plan.interface_of(port, tags).ok_or(Reason::L2UnknownVlan)?;
+    let line = plan.line(interface).ok_or(Reason::L2UnknownVlan)?;
+    meta.ingress = interface;
+    if !line.up {
+        return Err(Reason::InterfaceDown);
+    }
+    check_macs(line, head)?;
+    meta.flow.l3 = l3 as u16;
+    match kind {
+        ethertype::IPV4 => {}
+        ethertype::ARP => return Ok(Parsed::Arp),
+        _ => return Err(Reason::L2UnknownEthertype),
+    }
+    meta.vrf = line.vrf;
+    meta.flow.vrf = line.vrf;
+    meta.direction = match line.side {
+        Side::Inside => Some(Direction::Out),
+        Side::Outside => Some(Direction::In),
+        Side::Plain => None,
+    };
+    meta.raw_from_outside = line.side == Side::Outside;
+    ipv4(frame, l3, meta)?;
+    Ok(Parsed::Ipv4)
+}
+
+/// For us or for all; from a station that is not us.
+#[inline]
+fn check_macs(line: &Line, head: &[u8; 14]) -> Result<(), Reason> {
+    let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, ..] = *head;
+    let (to, from) = (MacAddr([d0, d1, d2, d3, d4, d5]), MacAddr([s0, s1, s2, s3, s4, s5]));
+    if to != line.mac && !to.is_group() {
+        return Err(Reason::L2NotForUs);
+    }
+    if from.is_group() || from == line.mac {
+        return Err(Reason::L2SourceInvalid);
+    }
+    Ok(())
+}
+
+#[inline]
+fn ipv4(frame: &[u8], l3: usize, meta: &mut Meta) -> Result<(), Reason> {
+    let packet = frame.get(l3..).ok_or(Reason::Ipv4Truncated)?;
+    let head = packet.first_chunk::<20>().ok_or(Reason::Ipv4Truncated)?;
+    if head[0] >> 4 != 4 {
+        return Err(Reason::Ipv4BadVersion);
+    }
+    let header_len = usize::from(head[0] & 0x0f) * 4;
+    if header_len < 20 || header_len > packet.len() {
+        return Err(Reason::Ipv4BadHeaderLength);
+    }
+    let total = usize::from(u16::from_be_bytes([head[2], head[3]]));
+    if total < header_len || total > packet.len() {
+        return Err(Reason::Ipv4BadTotalLength);
+    }
+    let header = packet.get(..header_len).ok_or(Reason::Ipv4Truncated)?;
+    if !checksum::verify(header) {
+        return Err(Reason::Ipv4BadChecksum);
+    }
+    let flow = &mut meta.flow;
+    flow.src = u32::from_be_bytes([head[12], head[13], head[14], head[15]]);
+    flow.dst = u32::from_be_bytes([head[16], head[17], head[18], head[19]]);
+    meta.destination = flow.dst;
+    check_addresses(flow)?;
+    flow.ip_proto = head[9];
+    flow.proto = Proto::from_ip(head[9]);
+    flow.l4 = (l3 + header_len) as u16;
+    let fragment = u16::from_be_bytes([head[6], head[7]]);
+    meta.is_fragment = fragment & (FLAG_MF | OFFSET_MASK) != 0;
+    let l4 = packet.get(header_len..total).ok_or(Reason::Ipv4BadTotalLength)?;
+    if meta.is_fragment {
+        check_fragment(fragment, l4, flow.proto)?;
+        if fragment & OFFSET_MASK != 0 {
+            flow.kind = Kind::LaterFragment;
+            flow.l4 = 0;
+            return Ok(());
+        }
+    }
+    transport(l4, meta)
+}
+
+/// RFC 1812 §5.3.7 and §4.2.2.11: addresses that no packet in transit has.
+#[inline]
+fn check_addresses(flow: &Flow) -> Result<(), Reason> {
+    let (src, dst) = (flow.src >> 24, flow.dst >> 24);
+    if src == 0 || src == 127 || src >= 224 {
+        return Err(Reason::Ipv4SourceInvalid);
+    }
+    if dst == 0 || dst == 127 || dst >= 240 {
+        return Err(Reason::Ipv4DestinationInvalid);
+    }
+    if dst >= 224 {
+        return Err(Reason::Ipv4Multicast);
+    }
+    Ok(())
+}
+
+/// Fragments that cannot be part of an honest datagram (RFC 791, RFC 1858 §3, RFC 3128).
+fn check_fragment(fragment: u16, payload: &[u8], proto: Proto) -> Result<(), Reason> {
+    let offset = usize::from(fragment & OFFSET_MASK) * 8;
+    let more = fragment & FLAG_MF != 0;
+    let bad_length = payload.is_empty() || (more && payload.len() % 8 != 0);
+    let beyond = offset + payload.len() > 65_535 - 20;
+    // RFC 1858 §4.2: a TCP fragment at offset 8 could rewrite the flags.
+    let overlaps_flags = proto == Proto::Tcp && offset == 8;
+    // RFC 6864 §4.1: a fragment with DF set contradicts itself, but is seen in the field and passes.
+    let _ = FLAG_DF;
+    if bad_length || beyond || overlaps_flags { Err(Reason::Ipv4FragmentInvalid) } else { Ok(()) }
+}
+
+/// Ports and control bits; `l4` ends where the packet does.
+#[inline]
+fn transport(l4: &[u8], meta: &mut Meta) -> Result<(), Reason> {
+    let is_fragment = meta.is_fragment;
+    let flow = &mut meta.flow;
+    let short = |reason| if is_fragment { Reason::Ipv4FragmentInvalid } else { reason };
+    match flow.proto {
+        Proto::Udp => {
+            let head = l4.first_chunk::<8>().ok_or(short(Reason::UdpMalformed))?;
+            let len = usize::from(u16::from_be_bytes([head[4], head[5]]));
+            if len < 8 || (len > l4.len() && !is_fragment) {
+                return Err(Reason::UdpMalformed);
+            }
+            flow.sport = u16::from_be_bytes([head[0], head[1]]);
+            flow.dport = u16::from_be_bytes([head[2], head[3]]);
+        }
+        Proto::Tcp => {
+            // RFC 1858 §3: a first fragment too short for its header hides its flags.
+            let head = l4.first_chunk::<20>().ok_or(short(Reason::TcpMalformed))?;
+            let header_len = usize::from(head[12] >> 4) * 4;
+            if header_len < 20 || (header_len > l4.len() && !is_fragment) {
+                return Err(Reason::TcpMalformed);
+            }
+            check_tcp_flags(head[13])?;
+            flow.bits = head[13];
+            flow.sport = u16::from_be_bytes([head[0], head[1]]);
+            flow.dport = u16::from_be_bytes([head[2], head[3]]);
+        }
+        Proto::Icmp => {
+            let head = l4.first_chunk::<8>().ok_or(short(Reason::IcmpMalformed))?;
+            flow.bits = head[0];
+            icmp(u16::from_be_bytes([head[4], head[5]]), meta)?;
+        }
+        Proto::Other => set_other_ports(meta),
+    }
+    Ok(())
+}
+
+/// Control bits that no stack sends.
+#[inline]
+fn check_tcp_flags(bits: u8) -> Result<(), Reason> {
+    let all = flag::SYN | flag::FIN | flag::RST | flag::ACK | flag::PSH | flag::URG;
+    let syn_with = bits & flag::SYN != 0 && bits & (flag::FIN | flag::RST) != 0;
+    if bits & all == 0 || syn_with { Err(Reason::TcpFlagsInvalid) } else { Ok(()) }
+}
+
+fn icmp(identifier: u16, meta: &mut Meta) -> Result<(), Reason> {
+    match class_of(meta.flow.bits) {
+        Class::Request | Class::Reply => set_icmp_identifier(meta, identifier),
+        Class::Error if meta.is_fragment => return Err(Reason::Ipv4FragmentInvalid),
+        Class::Error => meta.flow.kind = Kind::IcmpError,
+        // RFC 5508 REQ-11: anything else does not pass; REQ-9, REQ-10 name what must.
+        Class::Other => return Err(Reason::IcmpTypeUnsupported),
+    }
+    Ok(())
+}
+
+/// The identifier is the inside endpoint's port, whichever side the packet comes from.
+pub(crate) fn set_icmp_identifier(meta: &mut Meta, identifier: u16) {
+    let inside_is_source = meta.direction != Some(Direction::In);
+    (meta.flow.sport, meta.flow.dport) = if inside_is_source { (identifier, 0) } else { (0, identifier) };
+}
+
+/// The protocol number is the remote endpoint's port, which keeps protocols apart.
+pub(crate) fn set_other_ports(meta: &mut Meta) {
+    let number = u16::from(meta.flow.ip_proto);
+    let inside_is_source = meta.direction != Some(Direction::In);
+    (meta.flow.sport, meta.flow.dport) = if inside_is_source { (0, number) } else { (number, 0) };
+}
+
+/// Does the packet ask for a route of its own (RFC 791 §3.1; refused, RFC 7126 §4.3)?
+pub(crate) fn has_source_route(frame: &[u8], l3: usize) -> bool {
+    frame
+        .get(l3..)
+        .and_then(|bytes| Ipv4View::parse(bytes).ok())
+        .is_some_and(|packet| packet.has_options() && packet.options().any(|option| option.is_source_route()))
+}

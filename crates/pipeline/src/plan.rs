@@ -1,0 +1,281 @@
+//! A snapshot made ready to forward by: lookups in place of lists. Built by the control plane, shared by all workers.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use carrack_base::{IfIndex, PortId, Reason, VrfId};
+use carrack_tables::{Lpm4, Lpm4Builder};
+use carrack_wire::ethernet::{MacAddr, ethertype};
+
+use crate::snapshot::{Interface, NextHop, Side, Snapshot, Vlan};
+
+/// Longest link header: Ethernet with two tags.
+pub const L2_BYTES_MAX: usize = 22;
+/// VLAN ids of one tag.
+const VLANS: usize = 4_096;
+/// "No interface" in the dense tables.
+const NO_INTERFACE: u16 = u16::MAX;
+
+/// What a route says, next to the packet path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hop {
+    /// To a neighbour on an interface: the gateway, or the destination itself when it is 0.
+    Neighbour {
+        /// Interface.
+        interface: IfIndex,
+        /// Gateway, host byte order; 0 when directly connected.
+        gateway: u32,
+    },
+    /// To the router itself.
+    Local,
+    /// Nowhere.
+    Drop(Reason),
+}
+
+/// The link header an interface puts before a packet, destination MAC left open.
+#[derive(Debug, Clone, Copy)]
+pub struct LinkHeader {
+    /// The bytes; the first six are the destination.
+    pub bytes: [u8; L2_BYTES_MAX],
+    /// Valid bytes: 14, 18 or 22.
+    pub len: u8,
+}
+
+/// What the packet path needs of an interface, in one place.
+#[derive(Debug, Clone, Copy)]
+pub struct Line {
+    /// Port it is on.
+    pub port: PortId,
+    /// Routing instance.
+    pub vrf: VrfId,
+    /// Inside, outside or neither.
+    pub side: Side,
+    /// Up?
+    pub up: bool,
+    /// Check sources against routes.
+    pub urpf: bool,
+    /// Largest IPv4 packet.
+    pub mtu: u16,
+    /// Own MAC address.
+    pub mac: MacAddr,
+    /// First own address, host byte order; 0 when it has none.
+    pub address: u32,
+    /// Link header.
+    pub header: LinkHeader,
+}
+
+/// Interfaces of one port by tags.
+#[derive(Debug)]
+struct PortLines {
+    mac: MacAddr,
+    untagged: u16,
+    single: Option<Box<[u16; VLANS]>>,
+    double: HashMap<(u16, u16), u16>,
+}
+
+/// Routes of one routing instance.
+#[derive(Debug)]
+struct Fib {
+    lpm: Lpm4,
+}
+
+/// A snapshot with its lookups.
+#[derive(Debug)]
+pub struct Plan {
+    /// What it was made of.
+    pub snapshot: Arc<Snapshot>,
+    ports: Vec<PortLines>,
+    lines: Vec<Option<Line>>,
+    fibs: Vec<Fib>,
+    hops: Vec<Hop>,
+}
+
+impl Plan {
+    /// Makes a snapshot ready. Takes time in proportion to the routes: not for the packet path.
+    #[must_use]
+    pub fn new(snapshot: Arc<Snapshot>) -> Self {
+        let ports = snapshot
+            .ports
+            .iter()
+            .map(|port| PortLines {
+                mac: port.mac,
+                untagged: NO_INTERFACE,
+                single: None,
+                double: HashMap::new(),
+            })
+            .collect();
+        let lines = snapshot.interfaces.iter().map(|i| i.as_ref().map(line_of)).collect();
+        let mut this = Self { ports, lines, fibs: Vec::new(), hops: Vec::new(), snapshot: snapshot.clone() };
+        for interface in snapshot.interfaces.iter().flatten() {
+            this.enter(interface);
+        }
+        this.build_routes(&snapshot);
+        this
+    }
+
+    fn enter(&mut self, interface: &Interface) {
+        let Some(port) = self.ports.get_mut(interface.port.index()) else { return };
+        match interface.vlan {
+            Vlan::None => port.untagged = interface.id.0,
+            Vlan::Single(vlan) => {
+                let table = port.single.get_or_insert_with(|| Box::new([NO_INTERFACE; VLANS]));
+                if let Some(place) = table.get_mut(usize::from(vlan)) {
+                    *place = interface.id.0;
+                }
+            }
+            Vlan::Double { outer, inner, .. } => {
+                port.double.insert((outer, inner), interface.id.0);
+            }
+        }
+    }
+
+    fn build_routes(&mut self, snapshot: &Snapshot) {
+        let mut builders: Vec<Lpm4Builder> = snapshot.vrfs.iter().map(|_| Lpm4Builder::new()).collect();
+        let mut numbers: HashMap<(u8, u16, u32), u32> = HashMap::new();
+        for interface in snapshot.interfaces.iter().flatten() {
+            for (_, prefix) in &interface.addresses {
+                // A subnet's own and its broadcast address are nobody to forward to (RFC 1812 §4.2.2.11).
+                if let (Some(broadcast), Some(fib)) =
+                    (prefix.broadcast(), builders.get_mut(interface.vrf.index()))
+                {
+                    let hop = self.number(&mut numbers, Hop::Drop(Reason::Ipv4DestinationInvalid));
+                    for address in [prefix.address(), broadcast] {
+                        if fib.get(address, 32).is_none() {
+                            let _ = fib.insert(address, 32, hop);
+                        }
+                    }
+                }
+            }
+        }
+        for route in &snapshot.routes {
+            let hop = match route.next_hop {
+                NextHop::Connected(interface) => Hop::Neighbour { interface, gateway: 0 },
+                NextHop::Gateway(interface, gateway) => Hop::Neighbour { interface, gateway },
+                NextHop::Local(_) => Hop::Local,
+                NextHop::Blackhole => Hop::Drop(Reason::RouteBlackhole),
+                NextHop::Prohibit => Hop::Drop(Reason::RouteProhibit),
+            };
+            let hop = self.number(&mut numbers, hop);
+            if let Some(fib) = builders.get_mut(route.vrf.index()) {
+                // More next hops than the table can number are refused by config.
+                let _ = fib.insert(route.prefix.address(), route.prefix.len(), hop);
+            }
+        }
+        self.fibs = builders.iter().map(|b| Fib { lpm: b.snapshot() }).collect();
+    }
+
+    fn number(&mut self, numbers: &mut HashMap<(u8, u16, u32), u32>, hop: Hop) -> u32 {
+        let key = match hop {
+            Hop::Neighbour { interface, gateway } => (0, interface.0, gateway),
+            Hop::Local => (1, 0, 0),
+            Hop::Drop(reason) => (2, reason as u16, 0),
+        };
+        *numbers.entry(key).or_insert_with(|| {
+            self.hops.push(hop);
+            self.hops.len() as u32 - 1
+        })
+    }
+
+    /// The interface of a frame by its port and tags.
+    #[inline]
+    #[must_use]
+    pub fn interface_of(&self, port: PortId, tags: &[u16]) -> Option<IfIndex> {
+        let port = self.ports.get(port.index())?;
+        let found = match tags {
+            [] => port.untagged,
+            [vlan] => *port.single.as_ref()?.get(usize::from(*vlan & 0x0fff))?,
+            [outer, inner, ..] => *port.double.get(&(*outer & 0x0fff, *inner & 0x0fff))?,
+        };
+        (found != NO_INTERFACE).then_some(IfIndex(found))
+    }
+
+    /// A port's MAC address.
+    #[inline]
+    #[must_use]
+    pub fn port_mac(&self, port: PortId) -> Option<MacAddr> {
+        self.ports.get(port.index()).map(|p| p.mac)
+    }
+
+    /// Number of ports.
+    #[must_use]
+    pub fn port_count(&self) -> usize {
+        self.ports.len()
+    }
+
+    /// What the packet path knows of an interface.
+    #[inline]
+    #[must_use]
+    pub fn line(&self, interface: IfIndex) -> Option<&Line> {
+        self.lines.get(interface.index())?.as_ref()
+    }
+
+    /// The route to an address.
+    #[inline]
+    #[must_use]
+    pub fn route(&self, vrf: VrfId, destination: u32) -> Option<Hop> {
+        let number = self.fibs.get(vrf.index())?.lpm.lookup(destination)?;
+        self.hops.get(number as usize).copied()
+    }
+
+    /// Fetches the first table entry of a route lookup.
+    #[inline]
+    pub fn prefetch_route(&self, vrf: VrfId, destination: u32) {
+        if let Some(fib) = self.fibs.get(vrf.index()) {
+            fib.lpm.prefetch(destination);
+        }
+    }
+
+    /// Would a packet to that address leave by an outside interface?
+    #[must_use]
+    pub fn leaves_outside(&self, vrf: VrfId, destination: u32) -> bool {
+        match self.route(vrf, destination) {
+            Some(Hop::Neighbour { interface, .. }) => {
+                self.line(interface).is_some_and(|line| line.side == Side::Outside)
+            }
+            // Where no route leads is outside: the sender learns it by the routing stage's error.
+            Some(Hop::Drop(_)) | None => true,
+            Some(Hop::Local) => false,
+        }
+    }
+
+    /// Bytes of the route tables.
+    #[must_use]
+    pub fn route_bytes(&self) -> usize {
+        self.fibs.iter().map(|fib| fib.lpm.bytes()).sum()
+    }
+}
+
+fn line_of(interface: &Interface) -> Line {
+    Line {
+        port: interface.port,
+        vrf: interface.vrf,
+        side: interface.side,
+        up: interface.up,
+        urpf: interface.urpf,
+        mtu: interface.mtu,
+        mac: interface.mac,
+        address: interface.addresses.first().map_or(0, |(address, _)| *address),
+        header: header_of(interface),
+    }
+}
+
+fn header_of(interface: &Interface) -> LinkHeader {
+    let mut bytes = [0; L2_BYTES_MAX];
+    bytes[6..12].copy_from_slice(&interface.mac.0);
+    let mut len = 12;
+    let mut put = |word: u16| {
+        // Invariant: at most five words are put after the two addresses: 22 bytes.
+        bytes[len..len + 2].copy_from_slice(&word.to_be_bytes());
+        len += 2;
+    };
+    match interface.vlan {
+        Vlan::None => {}
+        Vlan::Single(vlan) => [ethertype::VLAN, vlan].into_iter().for_each(&mut put),
+        Vlan::Double { outer, inner, dot1ad } => {
+            let first = if dot1ad { ethertype::QINQ } else { ethertype::VLAN };
+            [first, outer, ethertype::VLAN, inner].into_iter().for_each(&mut put);
+        }
+    }
+    put(ethertype::IPV4);
+    LinkHeader { bytes, len: len as u8 }
+}

@@ -1,0 +1,476 @@
+//! One worker: all state of its subscribers, and the list of stages that a burst goes through.
+
+use std::sync::Arc;
+
+use carrack_base::counters::Accounts;
+use carrack_base::{BURST_PACKETS_MAX, IfIndex, Now, PortId, Reason, WorkerId};
+use carrack_frame::{Frame, FramePool};
+use carrack_nat::{Nat, Rng};
+use carrack_tables::{ArenaError, KeyedHasher, PagePreference, cycles};
+
+use crate::burst::{Burst, Fate, Handover, Meta, Resume};
+use crate::dump::Dumps;
+use crate::fragments::{Fragments, Outcome};
+use crate::mailbox::{CapturePoint, Command, Event, PacketSlot, TraceOutcome};
+use crate::neighbours::Neighbours;
+use crate::parse::{Parsed, has_source_route, parse};
+use crate::plan::{Hop, Plan};
+use crate::policer::Buckets;
+use crate::snapshot::WorkerSizes;
+use crate::stats::{SAMPLE_EVERY, Stage, WorkerStats};
+use crate::taps::Taps;
+
+/// Packets one port's transmit queue holds between two calls of [`Worker::tx`]: a burst and what it may release.
+pub const TX_QUEUE_PACKETS: usize = 512;
+
+/// A worker's ends of its rings.
+pub struct WorkerMail {
+    /// Commands down.
+    pub commands: rtrb::Consumer<Command>,
+    /// Events up.
+    pub events: rtrb::Producer<Event>,
+    /// Packets up.
+    pub punts: rtrb::Producer<PacketSlot>,
+    /// Packets down, to be sent as they are.
+    pub host_tx: rtrb::Consumer<PacketSlot>,
+    /// From each other worker.
+    pub hand_in: Vec<rtrb::Consumer<Handover>>,
+    /// To each worker by number; `None` for itself.
+    pub hand_out: Vec<Option<rtrb::Producer<Handover>>>,
+}
+
+/// One worker.
+pub struct Worker {
+    pub(crate) id: WorkerId,
+    pub(crate) workers: u8,
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) nat: Nat,
+    pub(crate) neighbours: Neighbours,
+    pub(crate) fragments: Fragments,
+    pub(crate) buckets: Buckets,
+    pub(crate) taps: Taps,
+    pub(crate) mail: WorkerMail,
+    pub(crate) accounts: Accounts,
+    pub(crate) stats: WorkerStats,
+    pub(crate) rng: Rng,
+    pub(crate) tx: Vec<Vec<Frame>>,
+    pub(crate) dead: Vec<Frame>,
+    pub(crate) dumps: Dumps,
+    /// Neighbours given up by the control plane whose waiting packets are still to be ended.
+    pub(crate) neighbour_gone: Vec<(IfIndex, u32)>,
+    rx: Vec<Frame>,
+    burst: Option<Box<Burst>>,
+}
+
+impl Worker {
+    /// Builds a worker with all the memory it will ever use for packets.
+    ///
+    /// `seed` is secret and the same for all workers of a daemon.
+    ///
+    /// # Errors
+    /// When the tables' memory cannot be had.
+    #[allow(clippy::too_many_arguments, reason = "called once, from one place")]
+    pub fn new(
+        id: WorkerId,
+        workers: u8,
+        plan: Arc<Plan>,
+        sizes: WorkerSizes,
+        pages: PagePreference,
+        seed: [u64; 4],
+        mail: WorkerMail,
+        now: Now,
+    ) -> Result<Self, ArenaError> {
+        let hasher = KeyedHasher::new(seed);
+        let WorkerSizes { nat, neighbours, held_for_neighbour } = sizes;
+        let mut rng = Rng::new(hasher.hash2(0xf7a6, u64::from(id.0)));
+        let fragment_rng = Rng::new(rng.next_u64());
+        Ok(Self {
+            id,
+            workers: workers.max(1),
+            nat: Nat::new(id, workers, nat, pages, seed, plan.snapshot.nat.clone(), now)?,
+            neighbours: Neighbours::new(neighbours, held_for_neighbour, hasher.clone(), pages)?,
+            fragments: Fragments::new(nat.fragments, nat.held_fragments, hasher, pages, fragment_rng)?,
+            buckets: Buckets::new(&plan.snapshot.policers, now),
+            taps: Taps::new(),
+            mail,
+            accounts: Accounts::default(),
+            stats: WorkerStats::default(),
+            rng,
+            tx: (0..plan.port_count()).map(|_| Vec::with_capacity(TX_QUEUE_PACKETS)).collect(),
+            dead: Vec::with_capacity(TX_QUEUE_PACKETS * 4),
+            dumps: Dumps::new(),
+            neighbour_gone: Vec::with_capacity(1_024),
+            rx: Vec::with_capacity(BURST_PACKETS_MAX),
+            burst: Some(Box::new(Burst::new())),
+            plan,
+        })
+    }
+
+    /// Where to put received frames, at most [`BURST_PACKETS_MAX`], before [`Worker::process`].
+    pub fn rx_buffer(&mut self) -> &mut Vec<Frame> {
+        &mut self.rx
+    }
+
+    /// Takes what is in the receive buffer through all stages. What leaves is in [`Worker::tx`].
+    pub fn process(&mut self, now: Now, port: PortId, pool: &mut dyn FramePool) {
+        if self.rx.is_empty() {
+            return;
+        }
+        // Invariant: the burst is only away during `process` and `take_handovers`, which do not nest.
+        let Some(mut burst) = self.burst.take() else { return };
+        for frame in self.rx.drain(..) {
+            self.accounts.rx += 1;
+            self.accounts.rx_bytes += frame.len() as u64;
+            // Invariant: the receive buffer holds no more than a burst.
+            if let Err(frame) = burst.push(frame, Meta::default()) {
+                self.accounts.drop_n(Reason::FramePoolEmpty, 1);
+                self.dead.push(frame);
+            }
+        }
+        let sampled = self.stats.bursts.is_multiple_of(SAMPLE_EVERY);
+        self.stats.count_burst(burst.len);
+        self.run(&mut burst, port, sampled, now, pool);
+        self.burst = Some(burst);
+    }
+
+    /// THE list of stages. Each takes the whole burst; a packet that ended is skipped by the later ones.
+    fn run(&mut self, burst: &mut Burst, port: PortId, sampled: bool, now: Now, pool: &mut dyn FramePool) {
+        let mut clock = StageClock::start(sampled, burst.len);
+        self.parse(burst, port, now);
+        clock.lap(&mut self.stats, Stage::Parse);
+        self.gather_fragments(burst, now);
+        clock.lap(&mut self.stats, Stage::Fragments);
+        self.steer(burst, now);
+        clock.lap(&mut self.stats, Stage::Steer);
+        self.translate(burst, now);
+        clock.lap(&mut self.stats, Stage::Nat);
+        self.forward_burst(burst, now, pool);
+        clock.lap(&mut self.stats, Stage::Forward);
+        self.finish(burst, now, pool);
+        clock.lap(&mut self.stats, Stage::Finish);
+    }
+
+    fn parse(&mut self, burst: &mut Burst, port: PortId, now: Now) {
+        for frame in burst.frames.iter().take(burst.len).flatten() {
+            frame.prefetch_header();
+        }
+        let plan = self.plan.clone();
+        let watched = self.taps.capturing || self.taps.tracing;
+        for (frame, meta) in burst.going() {
+            let parsed = parse(&plan, port, frame.bytes(), meta).and_then(|parsed| match parsed {
+                Parsed::Ipv4 => check_path(&plan, frame.bytes(), meta).map(|()| parsed),
+                Parsed::Arp => Ok(parsed),
+            });
+            if watched {
+                self.watch_received(frame, meta, parsed.err(), now);
+            }
+            match parsed {
+                Ok(Parsed::Ipv4) => {}
+                Ok(Parsed::Arp) => meta.fate = Fate::Arp,
+                Err(reason) => meta.fate = Fate::Dropped(reason),
+            }
+        }
+        for at in 0..burst.len {
+            if burst.meta.get(at).is_some_and(|meta| meta.fate == Fate::Arp) {
+                self.punt_arp(burst, at, now);
+            }
+        }
+    }
+
+    #[cold]
+    fn watch_received(&mut self, frame: &Frame, meta: &mut Meta, dropped: Option<Reason>, now: Now) {
+        if self.taps.capturing {
+            self.taps.capture(CapturePoint::Rx, meta.ingress, Some(meta), frame.bytes(), now);
+        }
+        if self.taps.tracing {
+            self.taps.pick(meta, frame.bytes());
+            if meta.traced != 0 && dropped.is_none() {
+                self.taps.step(Stage::Parse, meta.ingress, TraceOutcome::Next, meta, frame.bytes(), now);
+            }
+        }
+    }
+
+    #[cold]
+    fn punt_arp(&mut self, burst: &mut Burst, at: usize, now: Now) {
+        let (Some(place), Some(meta)) = (burst.frames.get_mut(at), burst.meta.get_mut(at)) else { return };
+        let Some(frame) = place.take() else { return };
+        let payload = frame.bytes().get(usize::from(meta.flow.l3)..).unwrap_or(&[]);
+        let sent = if carrack_wire::arp::ArpPacket::parse(payload).is_err() {
+            Err((frame, Reason::ArpMalformed))
+        } else if !self.buckets.arp.take(now) {
+            Err((frame, Reason::PuntPolicedArp))
+        } else {
+            self.punt(frame, meta, now)
+        };
+        match sent {
+            Ok(()) => meta.fate = Fate::Gone,
+            Err((frame, reason)) => {
+                *place = Some(frame);
+                meta.fate = Fate::Dropped(reason);
+            }
+        }
+    }
+
+    /// The fragment stage; free for bursts without fragments.
+    fn gather_fragments(&mut self, burst: &mut Burst, now: Now) {
+        for at in 0..burst.len {
+            let wanted = burst.meta.get(at).is_some_and(|meta| {
+                meta.is_fragment && !meta.is_home && meta.fate == Fate::Going && meta.direction.is_some()
+            });
+            if wanted {
+                self.gather_fragment(burst, at, now);
+            }
+        }
+    }
+
+    #[cold]
+    fn gather_fragment(&mut self, burst: &mut Burst, at: usize, now: Now) {
+        let (Some(place), Some(meta)) = (burst.frames.get_mut(at), burst.meta.get_mut(at)) else { return };
+        let Some(frame) = place.as_ref() else { return };
+        if self.workers > 1 {
+            let home = self.fragments.home(meta, frame.bytes(), self.workers);
+            if home != self.id.0 {
+                self.hand_over(burst, at, home, Resume::Fragments, now);
+                return;
+            }
+        }
+        let is_first = meta.flow.kind != carrack_nat::Kind::LaterFragment;
+        let timeout_ms = self.plan.snapshot.fragment_timeout_ms;
+        match self.fragments.handle(place, meta, timeout_ms, now) {
+            Outcome::Ready => {}
+            Outcome::Waits => meta.fate = Fate::Gone,
+            Outcome::TableFull => meta.fate = Fate::Dropped(Reason::FragmentTableFull),
+            Outcome::QueueFull => meta.fate = Fate::Dropped(Reason::FragmentQueueFull),
+            Outcome::Overlap => meta.fate = Fate::Dropped(Reason::FragmentOverlap),
+        }
+        let (Some(frame), Fate::Going) = (place.as_ref(), meta.fate) else { return };
+        if is_first {
+            self.release_fragments(burst, at);
+        } else {
+            self.fragments.forget_complete(meta, frame.bytes());
+        }
+    }
+
+    /// Fragments that waited for this first one follow it at the end of the burst; those that find no room there, in
+    /// the next one.
+    fn release_fragments(&mut self, burst: &mut Burst, at: usize) {
+        let Some(frame) = burst.frames.get_mut(at).and_then(Option::take) else { return };
+        let meta = burst.meta.get(at).copied().unwrap_or_default();
+        while burst.room() > 0 {
+            let Some((next, about)) = self.fragments.next_released(&meta, frame.bytes()) else { break };
+            // Invariant: there is room.
+            if let Err(next) = burst.push(next, about) {
+                self.discard(next, &about, Reason::FragmentQueueFull, Now::default());
+            }
+        }
+        self.fragments.finish_first(&meta, frame.bytes());
+        if let Some(place) = burst.frames.get_mut(at) {
+            *place = Some(frame);
+        }
+    }
+
+    /// Fragments that found no room behind their first fragment.
+    pub(crate) fn take_ready_fragments(&mut self, now: Now, pool: &mut dyn FramePool) {
+        let Some(mut burst) = self.burst.take() else { return };
+        while burst.room() > 0 {
+            let Some((frame, meta)) = self.fragments.next_ready() else { break };
+            if let Err(frame) = burst.push(frame, meta) {
+                self.discard(frame, &meta, Reason::FragmentQueueFull, now);
+            }
+        }
+        self.resume(&mut burst, now, pool);
+        self.burst = Some(burst);
+    }
+
+    /// The stages after the fragments', for packets that come in elsewhere than by a port.
+    fn resume(&mut self, burst: &mut Burst, now: Now, pool: &mut dyn FramePool) {
+        if burst.len == 0 {
+            return;
+        }
+        self.steer(burst, now);
+        self.translate(burst, now);
+        self.forward_burst(burst, now, pool);
+        self.finish(burst, now, pool);
+    }
+
+    fn forward_burst(&mut self, burst: &mut Burst, now: Now, pool: &mut dyn FramePool) {
+        for (_, meta) in burst.going() {
+            self.plan.prefetch_route(meta.vrf, meta.destination);
+        }
+        for at in 0..burst.len {
+            let (Some(place), Some(meta)) = (burst.frames.get_mut(at), burst.meta.get_mut(at)) else {
+                continue;
+            };
+            if meta.fate != Fate::Going {
+                continue;
+            }
+            let Some(frame) = place.take() else { continue };
+            match self.forward(frame, meta, now, pool) {
+                Ok(()) => meta.fate = Fate::Gone,
+                Err((frame, reason)) => {
+                    *place = Some(frame);
+                    meta.fate = Fate::Dropped(reason);
+                }
+            }
+        }
+    }
+
+    /// Ends the burst: counts and answers drops. Afterwards the burst is empty.
+    fn finish(&mut self, burst: &mut Burst, now: Now, pool: &mut dyn FramePool) {
+        for at in 0..burst.len {
+            let (Some(place), Some(meta)) = (burst.frames.get_mut(at), burst.meta.get(at)) else { continue };
+            let Some(frame) = place.take() else { continue };
+            match meta.fate {
+                Fate::Dropped(reason) => {
+                    self.answer(&frame, meta, reason, now, pool);
+                    self.discard(frame, meta, reason, now);
+                }
+                // The engine counts it as held until it absorbs or answers it.
+                Fate::HeldByNat => self.dead.push(frame),
+                // Invariant: every other packet has left the burst.
+                Fate::Going | Fate::Gone | Fate::Arp => self.discard(frame, meta, Reason::SnapshotStale, now),
+            }
+        }
+        burst.len = 0;
+    }
+
+    /// Counts a drop and gives the frame back.
+    pub(crate) fn discard(&mut self, frame: Frame, meta: &Meta, reason: Reason, now: Now) {
+        if self.taps.capturing {
+            self.taps.capture(CapturePoint::Drop(reason), meta.ingress, Some(meta), frame.bytes(), now);
+        }
+        if meta.traced != 0 {
+            self.taps.step(
+                Stage::Finish,
+                meta.ingress,
+                TraceOutcome::Dropped(reason),
+                meta,
+                frame.bytes(),
+                now,
+            );
+        }
+        self.accounts.drop_n(reason, 1);
+        self.dead.push(frame);
+    }
+
+    /// What shall leave by a port.
+    pub fn tx(&mut self, port: PortId) -> Option<&mut Vec<Frame>> {
+        self.tx.get_mut(port.index())
+    }
+
+    /// What the port did not take is dropped and counted.
+    pub fn tx_failed(&mut self, port: PortId) {
+        let Some(queue) = self.tx.get_mut(port.index()) else { return };
+        for frame in queue.drain(..) {
+            self.accounts.forwarded -= 1;
+            self.accounts.forwarded_bytes -= frame.len() as u64;
+            self.accounts.drop_n(Reason::TxQueueFull, 1);
+            self.dead.push(frame);
+        }
+    }
+
+    /// Gives ended packets' frames back to the pool.
+    pub fn done(&mut self, pool: &mut dyn FramePool) {
+        if !self.dead.is_empty() {
+            pool.free_all(&mut self.dead);
+        }
+    }
+
+    /// Where every packet went, as of now: [`Accounts::balance`] is 0 between calls.
+    pub fn accounts(&mut self) -> &Accounts {
+        self.accounts.held = self.fragments.held() + self.neighbours.held() + self.nat.held_syns();
+        &self.accounts
+    }
+
+    /// The worker's figures.
+    pub fn stats(&mut self) -> &WorkerStats {
+        self.stats.events_lost = self.nat.events_lost();
+        self.stats.sessions = self.nat.session_count() as u64;
+        self.stats.mappings = self.nat.mapping_count() as u64;
+        self.stats.subscribers = self.nat.subscriber_count() as u64;
+        &self.stats
+    }
+
+    /// The engine, for tests and benches.
+    #[must_use]
+    pub const fn nat(&self) -> &Nat {
+        &self.nat
+    }
+
+    /// Resumes packets that other workers handed over.
+    pub(crate) fn take_handovers(&mut self, now: Now, pool: &mut dyn FramePool) {
+        for from in 0..self.mail.hand_in.len() {
+            let Some(mut burst) = self.burst.take() else { return };
+            while burst.room() > 0 {
+                let Some(Ok(handover)) = self.mail.hand_in.get_mut(from).map(rtrb::Consumer::pop) else {
+                    break;
+                };
+                let Handover { frame, mut meta, resume } = handover;
+                self.accounts.handed_in += 1;
+                // Whatever a reload says meanwhile: what was handed to its owner is not handed on.
+                meta.is_home = resume == Resume::Nat;
+                if let Err(frame) = burst.push(frame, meta) {
+                    self.discard(frame, &meta, Reason::HandoverQueueFull, now);
+                }
+            }
+            self.gather_fragments(&mut burst, now);
+            self.resume(&mut burst, now, pool);
+            self.burst = Some(burst);
+        }
+    }
+}
+
+/// What can be said of a packet before its session is looked for: source routes, TTL, reverse path.
+#[inline]
+fn check_path(plan: &Plan, frame: &[u8], meta: &Meta) -> Result<(), Reason> {
+    let l3 = usize::from(meta.flow.l3);
+    let (version, ttl) = (frame.get(l3).copied().unwrap_or(0), frame.get(l3 + 8).copied().unwrap_or(0));
+    if version != 0x45 && has_source_route(frame, l3) {
+        return Err(Reason::Ipv4SourceRoute);
+    }
+    // RFC 1812 §5.3.1: not for packets to the router itself. Before the NAT, so that a probe makes no session and its
+    // error carries the packet as it was sent.
+    if ttl <= 1 && plan.route(meta.vrf, meta.flow.dst) != Some(Hop::Local) {
+        return Err(Reason::Ipv4TtlExpired);
+    }
+    if plan.line(meta.ingress).is_some_and(|line| line.urpf) && !reverse_path_holds(plan, meta) {
+        return Err(Reason::UrpfFailed);
+    }
+    Ok(())
+}
+
+/// RFC 3704 §2.2: the source would be reached by the interface the packet came from.
+#[cold]
+fn reverse_path_holds(plan: &Plan, meta: &Meta) -> bool {
+    matches!(
+        plan.route(meta.vrf, meta.flow.src),
+        Some(Hop::Neighbour { interface, .. }) if interface == meta.ingress
+    )
+}
+
+/// Measures the stages of a sampled burst.
+struct StageClock {
+    last: u64,
+    packets: usize,
+}
+
+impl StageClock {
+    fn start(sampled: bool, packets: usize) -> Option<Self> {
+        sampled.then(|| Self { last: cycles(), packets })
+    }
+}
+
+trait Lap {
+    fn lap(&mut self, stats: &mut WorkerStats, stage: Stage);
+}
+
+impl Lap for Option<StageClock> {
+    #[inline]
+    fn lap(&mut self, stats: &mut WorkerStats, stage: Stage) {
+        if let Some(clock) = self {
+            let now = cycles();
+            stats.count_stage(stage, clock.packets, now.wrapping_sub(clock.last));
+            clock.last = now;
+        }
+    }
+}
