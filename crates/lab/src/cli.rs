@@ -242,7 +242,9 @@ fn exec(name: &str, ns: Ns, argv: &[String]) -> Result<ExitCode> {
     let Some((program, args)) = line.split_first() else {
         bail!("no program given");
     };
-    let error = Command::new(program).args(args).exec();
+    // So that `carrack show …` in there talks to this lab's daemon.
+    let socket = router::socket(&crate::state::directory(name));
+    let error = Command::new(program).args(args).env("CARRACK_SOCKET", socket).exec();
     bail!("cannot run `{}`: {error}", display(&line))
 }
 
