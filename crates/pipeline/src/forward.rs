@@ -68,12 +68,12 @@ impl Worker {
         if too_big {
             return self.fragment_and_send(frame, meta, interface, &line, next, now, pool);
         }
-        self.to_neighbour(frame, meta, interface, &line, next, now)
+        self.deliver(frame, meta, interface, &line, next, now)
     }
 
     /// Finds the neighbour and sends, or keeps the packet and asks.
     #[inline]
-    fn to_neighbour(
+    fn deliver(
         &mut self,
         frame: Frame,
         meta: &Meta,
@@ -193,7 +193,7 @@ impl Worker {
                 continue;
             };
             let sent = match written {
-                Some(_) => self.to_neighbour(piece, &own, interface, line, next, now),
+                Some(_) => self.deliver(piece, &own, interface, line, next, now),
                 None => Err((piece, Reason::FramePoolEmpty)),
             };
             if let Err((piece, reason)) = sent {
