@@ -14,7 +14,8 @@ fn what_one_file_holds_another_receives() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (rx, tx) = (directory.path().join("in.pcap"), directory.path().join("out.pcap"));
     let packets: Vec<Vec<u8>> = (60..160).map(|length| vec![length as u8; length]).collect();
-    write_capture(&rx, &packets);
+    let oversized = vec![vec![7; 3000]];
+    write_capture(&rx, &[&packets[..50], &oversized, &packets[50..]].concat());
 
     let dpdk = common::dpdk();
     let missing = "dpdk-pcap:rx=/no/such/file.pcap".parse().expect("a device line");
@@ -34,7 +35,10 @@ fn what_one_file_holds_another_receives() {
         assert!(burst.is_empty(), "a file takes everything");
         assert!(start.elapsed() < Duration::from_secs(10), "{received}");
     }
-    assert_eq!(port.stats().tx_packets, packets.len() as u64);
+    let stats = port.stats();
+    let passed = packets.len() as u64;
+    assert_eq!((stats.rx_packets, stats.tx_packets), (passed, passed), "{stats:?}");
+    assert_eq!(stats.rx_errors, 1, "the packet larger than a frame is counted: {stats:?}");
     pool.free_all(&mut burst);
     drop(port);
     let written: Vec<Vec<u8>> =
@@ -44,7 +48,7 @@ fn what_one_file_holds_another_receives() {
 }
 
 fn write_capture(path: &Path, packets: &[Vec<u8>]) {
-    let mut pool = carrack_frame::MemPool::new(128, 256, 0);
+    let mut pool = carrack_frame::MemPool::new(128, 4096, 0);
     let options = PcapPortOptions { rx: None, tx: Some(path.to_owned()), index: 0, mtu: 1500, paced: false };
     let mut writer = PcapPort::open("writer", options, pool.handle(128)).expect("the directory is writable");
     let mut burst: Vec<_> = packets.iter().filter_map(|packet| pool.alloc_copy(packet)).collect();

@@ -48,7 +48,10 @@ fn start_peer(device: &str) -> Child {
     command.spawn().expect("this program starts again")
 }
 
-/// The other process: sends back what it receives, until it is killed.
+/// What the other process puts in front of a frame, into its headroom.
+const STAMP: &[u8] = b"seen";
+
+/// The other process: stamps and sends back what it receives, until it is killed.
 fn reflect(device: &str) {
     let dpdk = common::dpdk();
     let mut pool = dpdk.pool();
@@ -58,6 +61,9 @@ fn reflect(device: &str) {
     while start.elapsed() < Duration::from_secs(30) {
         if port.rx_burst(&mut burst, 64) == 0 {
             std::thread::sleep(Duration::from_micros(100));
+        }
+        for frame in &mut burst {
+            frame.prepend(STAMP.len()).expect("received frames have headroom").copy_from_slice(STAMP);
         }
         while !burst.is_empty() && start.elapsed() < Duration::from_secs(30) {
             port.tx_burst(&mut burst);
@@ -75,7 +81,8 @@ fn shuttle(dpdk: &Dpdk, port: &mut dyn PacketIo) {
     while returned < FRAMES {
         while sent < FRAMES && sent - returned < 200 && burst.len() < 32 {
             let Some(mut frame) = pool.alloc() else { break };
-            assert!(frame.set_bytes(&numbered(sent)));
+            // A few bytes cut off the front: the packet starts elsewhere than the buffer expects.
+            assert!(frame.set_bytes(&[&[0; 10], &numbered(sent)[..]].concat()) && frame.trim_front(10));
             burst.push(frame);
             sent += 1;
         }
@@ -84,7 +91,12 @@ fn shuttle(dpdk: &Dpdk, port: &mut dyn PacketIo) {
         }
         port.rx_burst(&mut burst, 64);
         for frame in &burst {
-            assert_eq!(frame.bytes(), numbered(returned), "frame {returned} is the next and unchanged");
+            let expected = [STAMP, &numbered(returned)].concat();
+            assert_eq!(
+                frame.bytes(),
+                expected,
+                "frame {returned} is the next, stamped and otherwise unchanged"
+            );
             returned += 1;
         }
         pool.free_all(&mut burst);

@@ -122,11 +122,13 @@ fn enter(namespace: &str) {
 
 /// DPDK as the tests start it: small, without huge pages.
 pub fn dpdk() -> Dpdk {
-    let options = EalOptions {
-        frames: 16_383,
-        verbose: std::env::var_os("CARRACK_TEST_VERBOSE").is_some(),
-        ..EalOptions::default()
-    };
+    dpdk_with(EalOptions::default())
+}
+
+/// The same with options of the test's own.
+pub fn dpdk_with(options: EalOptions) -> Dpdk {
+    let options =
+        EalOptions { frames: 16_383, verbose: std::env::var_os("CARRACK_TEST_VERBOSE").is_some(), ..options };
     Dpdk::init(options).unwrap_or_else(|error| panic!("{error}"))
 }
 
