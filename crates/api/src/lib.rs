@@ -8,7 +8,7 @@
 pub mod backend;
 pub mod client;
 mod failure;
-#[cfg(feature = "fake")]
+#[cfg(any(test, feature = "fake"))]
 pub mod fake;
 mod filter;
 mod params;

@@ -66,11 +66,12 @@ pub trait Params: Default + Send + 'static {
 
 /// Of `known`, the word nearest to `word`, when it is near enough to be what was meant.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let far = 1 + word.chars().count() / 4;
     known
         .into_iter()
-        .map(|candidate| (strsim::jaro_winkler(word, candidate), candidate))
-        .filter(|(score, _)| *score > 0.75)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
+        .filter(|(distance, _)| *distance <= far)
+        .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }
 
@@ -295,3 +296,6 @@ pub(crate) fn openapi<P: Params>() -> Vec<utoipa::openapi::path::Parameter> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

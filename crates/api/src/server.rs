@@ -124,3 +124,6 @@ impl Drop for Server {
         self.shut();
     }
 }
+
+#[cfg(test)]
+mod tests;
