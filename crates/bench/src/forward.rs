@@ -1,0 +1,419 @@
+//! `carrack bench forward`: fill N sessions, then forward packets of them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use carrack_base::counters::Accounts;
+use carrack_base::{BURST_PACKETS_MAX, Now, PortId, REASONS, VrfId, WorkerId};
+use carrack_frame::{FramePool, MemPool};
+use carrack_nat::Directory;
+use carrack_pipeline::{Plan, Worker};
+use carrack_tables::{KeyedHasher, cycles};
+use carrack_wire::checksum::pseudo_v4;
+use carrack_wire::ipv4::Ipv4View;
+
+use crate::generator::{
+    Chooser, Order, PORTS, REMOTES, SESSIONS_PER_SUBSCRIBER, SUBSCRIBER_FIRST, Session, Writer, session,
+};
+use crate::report::ForwardReport;
+use crate::world::{self, FarEnds, INSIDE, OUTSIDE};
+
+/// One translated packet in so many is verified bit by bit.
+const VERIFY_EVERY: u64 = 4_096;
+/// Share of the time that the generator alone is measured.
+const GENERATOR_SHARE: f64 = 0.25;
+
+/// What is measured.
+#[derive(Debug, Clone)]
+pub struct ForwardSpec {
+    /// Sessions, all workers.
+    pub sessions: u32,
+    /// Frame bytes on the wire, check sequence included.
+    pub frame_bytes: u32,
+    /// Workers.
+    pub workers: u8,
+    /// Order.
+    pub order: Order,
+    /// Which way.
+    pub direction: Way,
+    /// Seconds.
+    pub seconds: f64,
+}
+
+/// Which way packets go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Way {
+    /// From subscribers.
+    Out,
+    /// To subscribers.
+    In,
+    /// Bursts in turn.
+    Both,
+}
+
+/// What one worker measured.
+struct Measured {
+    offered: u64,
+    accounts: Accounts,
+    balance_ok: bool,
+    seconds: f64,
+    cycles: u64,
+    generator_cycles: f64,
+    verified: u64,
+    sessions: u64,
+    table_bytes: u64,
+    pool_bytes: u64,
+    pages: &'static str,
+}
+
+/// Why a measurement says nothing.
+#[derive(Debug)]
+pub struct BenchError(pub String);
+
+impl std::fmt::Display for BenchError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One worker, its share of the sessions and its generator.
+struct Bench {
+    worker: Worker,
+    far: FarEnds,
+    pool: MemPool,
+    subscribers: Vec<u32>,
+    sessions: u32,
+    /// Outside endpoint by mapping number (session number ÷ REMOTES).
+    outside: Vec<(u32, u16)>,
+    writer: Writer,
+    start: Instant,
+    verified: u64,
+    seen: u64,
+    wrong: Option<String>,
+}
+
+impl Bench {
+    fn new(spec: &ForwardSpec, id: u8, plan: Arc<Plan>, share: Vec<u32>, sessions: u32) -> Result<Self, BenchError> {
+        let start = Instant::now();
+        let (worker, far) = world::worker(id, spec.workers, plan, sessions, SEED, Now::from_s(1))
+            .map_err(|error| BenchError(format!("no memory for {sessions} sessions: {error}")))?;
+        let bytes = (spec.frame_bytes as usize).saturating_sub(4);
+        Ok(Self {
+            worker,
+            far,
+            pool: MemPool::new(1_024, (bytes + 64).next_multiple_of(64) as u16, 128),
+            subscribers: share,
+            sessions,
+            outside: vec![(0, 0); (sessions.div_ceil(REMOTES)) as usize],
+            writer: Writer::new(bytes),
+            start,
+            verified: 0,
+            seen: 0,
+            wrong: None,
+        })
+    }
+
+    fn now(&self) -> Now {
+        Now { ns: 1_000_000_000 + self.start.elapsed().as_nanos() as u64 }
+    }
+
+    /// One burst of the sessions that `pick` names, through the router when `route` says so.
+    #[inline]
+    fn burst(&mut self, way: Way, route: bool, packets: usize, mut pick: impl FnMut() -> u32) -> usize {
+        let mut numbers = [0; BURST_PACKETS_MAX];
+        let numbers = numbers.get_mut(..packets).unwrap_or(&mut []);
+        numbers.iter_mut().for_each(|number| *number = pick());
+        let bytes = self.writer.bytes();
+        let Self { worker, pool, writer, subscribers, outside, .. } = self;
+        let rx = worker.rx_buffer();
+        for number in numbers.iter() {
+            let Some(mut frame) = pool.alloc() else { break };
+            let session = session(subscribers, *number);
+            if let Some(room) = frame.append(bytes) {
+                match way {
+                    Way::In => {
+                        let endpoint = outside.get((*number / REMOTES) as usize).copied().unwrap_or_default();
+                        writer.write_in(&session, endpoint, room);
+                    }
+                    Way::Out | Way::Both => writer.write_out(&session, room),
+                }
+            }
+            rx.push(frame);
+        }
+        let offered = rx.len();
+        if !route {
+            pool.free_all(rx);
+            return offered;
+        }
+        let (from, to) = if way == Way::In { (OUTSIDE, INSIDE) } else { (INSIDE, OUTSIDE) };
+        let now = self.now();
+        self.worker.process(now, from, &mut self.pool);
+        self.worker.background(now, &mut self.pool);
+        self.collect(to, way, numbers);
+        offered
+    }
+
+    /// Takes what left; verifies one packet now and then.
+    #[inline]
+    fn collect(&mut self, to: PortId, way: Way, numbers: &[u32]) {
+        let Self { worker, pool, .. } = self;
+        let Some(queue) = worker.tx(to) else { return };
+        let before = self.seen / VERIFY_EVERY;
+        self.seen += queue.len() as u64;
+        if self.seen / VERIFY_EVERY != before && queue.len() == numbers.len() {
+            let place = (self.seen % numbers.len() as u64) as usize;
+            if let (Some(frame), Some(number)) = (queue.get(place), numbers.get(place)) {
+                let session = session(&self.subscribers, *number);
+                let outside = self.outside.get((*number / REMOTES) as usize).copied().unwrap_or_default();
+                match verify(frame.bytes(), way, &session, outside) {
+                    Ok(()) => self.verified += 1,
+                    Err(error) => self.wrong = Some(error),
+                }
+            }
+        }
+        pool.free_all(queue);
+        worker.done(pool);
+    }
+
+    /// Makes every session by its first packet and learns the outside endpoints.
+    fn fill(&mut self) -> Result<(), BenchError> {
+        let mut next = 0;
+        while next < self.sessions {
+            let packets = (self.sessions - next).min(BURST_PACKETS_MAX as u32);
+            let now = self.now();
+            let bytes = self.writer.bytes();
+            for number in next..next + packets {
+                let Some(mut frame) = self.pool.alloc() else { break };
+                let session = session(&self.subscribers, number);
+                if let Some(room) = frame.append(bytes) {
+                    self.writer.write_out(&session, room);
+                }
+                self.worker.rx_buffer().push(frame);
+            }
+            self.worker.process(now, INSIDE, &mut self.pool);
+            self.worker.background(now, &mut self.pool);
+            self.far.drain();
+            let Some(queue) = self.worker.tx(OUTSIDE) else { break };
+            for (frame, number) in queue.iter().zip(next..) {
+                if let (Some((ip, port)), Some(place)) =
+                    (source_of(frame.bytes()), self.outside.get_mut((number / REMOTES) as usize))
+                {
+                    *place = (ip, port);
+                }
+            }
+            self.pool.free_all(queue);
+            self.worker.done(&mut self.pool);
+            next += packets;
+        }
+        let (made, drops) = (self.worker.nat().session_count(), drops_of(self.worker.accounts()));
+        if made == self.sessions as usize {
+            return Ok(());
+        }
+        Err(BenchError(format!("only {made} of {} sessions could be made; drops: {drops:?}", self.sessions)))
+    }
+
+    /// Measures; the generator alone first, then with the router.
+    fn measure(&mut self, spec: &ForwardSpec, barrier: &Barrier) -> Measured {
+        let seed = 0xbe7c_0000 + u64::from(self.worker.nat().worker().0);
+        let mut chooser = Chooser::new(spec.order, self.sessions, seed);
+        let (generated, generator_cycles, _) =
+            self.run(spec, false, spec.seconds * GENERATOR_SHARE, &mut chooser);
+        // Caches and predictors get warm with what is measured.
+        self.run(spec, true, (spec.seconds * 0.1).min(0.5), &mut chooser);
+        let before = self.worker.accounts().clone();
+        self.verified = 0;
+        barrier.wait();
+        let (offered, cycles, seconds) = self.run(spec, true, spec.seconds, &mut chooser);
+        barrier.wait();
+        let accounts = difference(self.worker.accounts(), &before);
+        let memory = self.worker.nat().memory();
+        Measured {
+            offered,
+            balance_ok: self.worker.accounts().balance() == 0 && accounts.rx == offered,
+            accounts,
+            seconds,
+            cycles,
+            generator_cycles: generator_cycles as f64 / generated.max(1) as f64,
+            verified: self.verified,
+            sessions: self.worker.nat().session_count() as u64,
+            table_bytes: self.worker.nat().table_bytes() as u64,
+            pool_bytes: memory.iter().filter(|row| row.table == "pool-addresses").map(|row| row.bytes).sum(),
+            pages: memory.first().map_or("?", |row| row.pages),
+        }
+    }
+
+    /// Runs for some seconds: (packets, cycles, seconds).
+    fn run(&mut self, spec: &ForwardSpec, route: bool, seconds: f64, chooser: &mut Chooser) -> (u64, u64, f64) {
+        let span = Duration::from_secs_f64(seconds);
+        let (start, start_cycles) = (Instant::now(), cycles());
+        let (mut packets, mut inwards) = (0, spec.direction == Way::In);
+        loop {
+            for _ in 0..256 {
+                let way = if inwards { Way::In } else { Way::Out };
+                packets += self.burst(way, route, BURST_PACKETS_MAX, || chooser.pick()) as u64;
+                inwards = if spec.direction == Way::Both { !inwards } else { inwards };
+            }
+            self.far.drain();
+            if start.elapsed() >= span {
+                return (packets, cycles().wrapping_sub(start_cycles), start.elapsed().as_secs_f64());
+            }
+        }
+    }
+}
+
+const SEED: [u64; 4] = [0x0123_4567, 0x89ab_cdef, 0xfedc_ba98, 0x7654_3210];
+
+fn source_of(frame: &[u8]) -> Option<(u32, u16)> {
+    let packet = Ipv4View::parse(frame.get(14..)?).ok()?;
+    let port = packet.payload().first_chunk::<2>()?;
+    Some((packet.src(), u16::from_be_bytes(*port)))
+}
+
+/// Is this translated packet what it must be, to the last bit of its checksums?
+fn verify(frame: &[u8], way: Way, session: &Session, outside: (u32, u16)) -> Result<(), String> {
+    let bytes = frame.get(14..).unwrap_or(&[]);
+    let packet = Ipv4View::parse(bytes).map_err(|error| format!("translated packet does not parse: {error}"))?;
+    let udp = packet.payload();
+    let word = |at: usize| udp.get(at..at + 2).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]));
+    let remote = (session.remote, session.remote_port);
+    let (from, to) = match way {
+        Way::In => (remote, (session.inside, session.port)),
+        Way::Out | Way::Both => (outside, remote),
+    };
+    let got = ((packet.src(), word(0)), (packet.dst(), word(2)));
+    let sum = pseudo_v4(packet.src(), packet.dst(), 17, udp.len() as u16).with_bytes(udp).checksum();
+    if got != (from, to) || packet.ttl() != 63 || !packet.checksum_ok() || sum != 0 {
+        return Err(format!("translated packet is wrong: expected {from:?} to {to:?}, got {got:?}, TTL {}, UDP sum {sum:#06x}", packet.ttl()));
+    }
+    Ok(())
+}
+
+fn drops_of(accounts: &Accounts) -> BTreeMap<&'static str, u64> {
+    REASONS.iter().zip(&accounts.drops).filter(|(_, n)| **n > 0).map(|(row, n)| (row.name, *n)).collect()
+}
+
+fn difference(after: &Accounts, before: &Accounts) -> Accounts {
+    let mut change = after.clone();
+    change.rx -= before.rx;
+    change.forwarded -= before.forwarded;
+    change.rx_bytes -= before.rx_bytes;
+    change.forwarded_bytes -= before.forwarded_bytes;
+    for (now, then) in change.drops.iter_mut().zip(&before.drops) {
+        *now -= then;
+    }
+    change
+}
+
+/// Subscribers by the worker that owns them, enough for each worker's share.
+fn shares(plan: &Plan, workers: u8, per_worker: u32) -> Vec<Vec<u32>> {
+    let directory = Directory::new(&plan.snapshot.nat, workers, KeyedHasher::new(SEED));
+    let mut shares: Vec<Vec<u32>> = (0..workers).map(|_| Vec::with_capacity(per_worker as usize)).collect();
+    for address in SUBSCRIBER_FIRST.. {
+        let WorkerId(owner) = directory.owner_of_inside(VrfId(0), address);
+        if let Some(share) = shares.get_mut(usize::from(owner)).filter(|s| s.len() < per_worker as usize) {
+            share.push(address);
+        }
+        if shares.iter().all(|share| share.len() == per_worker as usize) {
+            break;
+        }
+    }
+    shares
+}
+
+/// Runs the measurement.
+pub fn forward(spec: &ForwardSpec) -> Result<ForwardReport, BenchError> {
+    let per_worker = (spec.sessions / u32::from(spec.workers)).max(1);
+    let subscribers = per_worker.div_ceil(SESSIONS_PER_SUBSCRIBER);
+    let plan = world::plan(subscribers * u32::from(spec.workers), spec.workers);
+    let shares = shares(&plan, spec.workers, subscribers);
+    let barrier = Barrier::new(usize::from(spec.workers));
+    let measured: Vec<Result<Measured, BenchError>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0u8..)
+            .zip(shares)
+            .map(|(id, share)| {
+                let (plan, barrier) = (plan.clone(), &barrier);
+                scope.spawn(move || {
+                    pin(id);
+                    let mut bench = Bench::new(spec, id, plan, share, per_worker);
+                    let filled = bench.as_mut().map_err(|e| BenchError(e.0.clone())).and_then(Bench::fill);
+                    let measured = match (bench, filled) {
+                        (Ok(mut bench), Ok(())) => {
+                            let measured = bench.measure(spec, barrier);
+                            bench.wrong.map_or(Ok(measured), |wrong| Err(BenchError(wrong)))
+                        }
+                        (Err(error), _) | (_, Err(error)) => {
+                            barrier.wait();
+                            barrier.wait();
+                            Err(error)
+                        }
+                    };
+                    measured
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| Err(BenchError("a worker thread panicked".into()))))
+            .collect()
+    });
+    let measured = measured.into_iter().collect::<Result<Vec<_>, _>>()?;
+    Ok(summary(spec, &measured))
+}
+
+/// Each worker on a processor of its own where there are enough.
+fn pin(worker: u8) {
+    let mut set = nix::sched::CpuSet::new();
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    if set.set(usize::from(worker) % processors).is_ok() {
+        // Unpinned it still measures, only less steadily.
+        let _ = nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set);
+    }
+}
+
+fn summary(spec: &ForwardSpec, measured: &[Measured]) -> ForwardReport {
+    let total = |of: fn(&Measured) -> u64| measured.iter().map(of).sum::<u64>();
+    let mut accounts = Accounts::default();
+    measured.iter().for_each(|m| accounts.add(&m.accounts));
+    let seconds = measured.iter().map(|m| m.seconds).fold(0.0, f64::max);
+    let offered = total(|m| m.offered);
+    let mpps = accounts.forwarded as f64 / seconds / 1e6;
+    let sessions = total(|m| m.sessions);
+    let memory = total(|m| m.table_bytes);
+    let count = measured.len() as f64;
+    ForwardReport {
+        scenario: "forward",
+        translation: "nat44",
+        sessions,
+        frame_bytes: spec.frame_bytes,
+        workers: spec.workers,
+        order: if spec.order == Order::Random { "random" } else { "sequential" },
+        direction: match spec.direction {
+            Way::Out => "out",
+            Way::In => "in",
+            Way::Both => "both",
+        },
+        seconds,
+        packets_offered: offered,
+        packets_forwarded: accounts.forwarded,
+        packets_dropped: accounts.dropped(),
+        drops: drops_of(&accounts),
+        mpps,
+        mpps_per_worker: mpps / f64::from(spec.workers),
+        cycles_per_packet: total(|m| m.cycles) as f64 / offered.max(1) as f64,
+        generator_cycles_per_packet: measured.iter().map(|m| m.generator_cycles).sum::<f64>() / count,
+        gbps_l2: mpps * f64::from(spec.frame_bytes) * 8.0 / 1e3,
+        bytes_per_session: memory as f64 / sessions.max(1) as f64,
+        memory_bytes: memory,
+        memory_bytes_with_pool: memory + total(|m| m.pool_bytes),
+        pages: measured.first().map_or("?", |m| m.pages),
+        packets_verified: total(|m| m.verified),
+        conservation_ok: measured.iter().all(|m| m.balance_ok)
+            && offered == accounts.forwarded + accounts.dropped(),
+    }
+}
+
+/// Sessions of one mapping in this scenario: how the per-session figure comes about.
+pub const fn sessions_per_mapping() -> u32 {
+    SESSIONS_PER_SUBSCRIBER / PORTS
+}

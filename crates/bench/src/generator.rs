@@ -1,0 +1,210 @@
+//! Packets computed from a number: no tables on the way out, one small table on the way in.
+
+use carrack_nat::Rng;
+use carrack_wire::checksum;
+use carrack_wire::ethernet::MacAddr;
+
+use crate::world::{GATEWAY_MAC, INSIDE_MAC, OUTSIDE_MAC, SUBSCRIBER_MAC};
+
+/// Source ports of a subscriber.
+pub const PORTS: u32 = 16;
+/// Remote endpoints of each source port.
+pub const REMOTES: u32 = 4;
+/// Sessions of a subscriber.
+pub const SESSIONS_PER_SUBSCRIBER: u32 = PORTS * REMOTES;
+/// First subscriber address, 10.0.0.0.
+pub const SUBSCRIBER_FIRST: u32 = 0x0a00_0000;
+/// Bytes before the payload: Ethernet, IPv4, UDP.
+pub const HEADERS: usize = 42;
+const PORT_FIRST: u16 = 20_000;
+const REMOTE_PORT: u16 = 443;
+
+/// A session by number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Session {
+    /// Subscriber address.
+    pub inside: u32,
+    /// Subscriber port.
+    pub port: u16,
+    /// Remote address.
+    pub remote: u32,
+    /// Remote port.
+    pub remote_port: u16,
+}
+
+/// The endpoints of session `number` among those of a worker, whose subscribers are `subscribers`.
+#[inline]
+pub fn session(subscribers: &[u32], number: u32) -> Session {
+    let subscriber = (number / SESSIONS_PER_SUBSCRIBER) as usize;
+    let within = number % SESSIONS_PER_SUBSCRIBER;
+    Session {
+        inside: subscribers.get(subscriber).copied().unwrap_or(SUBSCRIBER_FIRST),
+        port: PORT_FIRST + (within / REMOTES) as u16,
+        // 192.0.2.0/24 is one block of documentation addresses; the low bits tell remotes apart.
+        remote: 0xc633_6400 | (number % REMOTES) + 1,
+        remote_port: REMOTE_PORT,
+    }
+}
+
+/// Which packets come next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Any session, uniformly.
+    Random,
+    /// In the order they were made.
+    Sequential,
+}
+
+/// Chooses sessions.
+pub struct Chooser {
+    order: Order,
+    rng: Rng,
+    next: u32,
+    sessions: u32,
+}
+
+impl Chooser {
+    /// Over sessions 0 to `sessions` - 1.
+    pub fn new(order: Order, sessions: u32, seed: u64) -> Self {
+        Self { order, rng: Rng::new(seed), next: 0, sessions }
+    }
+
+    /// The next session's number.
+    #[inline]
+    pub fn pick(&mut self) -> u32 {
+        match self.order {
+            Order::Random => ((self.rng.next_u64() >> 32) * u64::from(self.sessions) >> 32) as u32,
+            Order::Sequential => {
+                let number = self.next;
+                self.next = if number + 1 == self.sessions { 0 } else { number + 1 };
+                number
+            }
+        }
+    }
+}
+
+/// Writes UDP packets from templates; every packet has its own addresses, ports, identification and payload, and
+/// right checksums.
+pub struct Writer {
+    out: Vec<u8>,
+    into: Vec<u8>,
+    /// Sums over what never changes, per direction: IPv4 header, UDP with pseudo-header.
+    sums: [(u32, u32); 2],
+    serial: u32,
+}
+
+fn template(length: usize, to: MacAddr, from: MacAddr) -> Vec<u8> {
+    let mut packet = vec![0; length];
+    packet[0..6].copy_from_slice(&to.0);
+    packet[6..12].copy_from_slice(&from.0);
+    packet[12..14].copy_from_slice(&[0x08, 0x00]);
+    packet[14] = 0x45;
+    packet[16..18].copy_from_slice(&((length - 14) as u16).to_be_bytes());
+    packet[22] = 64;
+    packet[23] = 17;
+    packet[38..40].copy_from_slice(&((length - 34) as u16).to_be_bytes());
+    packet
+}
+
+fn sums(packet: &[u8]) -> (u32, u32) {
+    let udp_length = (packet.len() - 34) as u32;
+    let header = u32::from(!checksum::checksum(&packet[14..34]));
+    let udp = u32::from(!checksum::checksum(&packet[34..])) + 17 + udp_length;
+    (header, udp)
+}
+
+#[inline]
+fn fold(sum: u32) -> u16 {
+    let sum = (sum & 0xffff) + (sum >> 16);
+    !(((sum & 0xffff) + (sum >> 16)) as u16)
+}
+
+#[inline]
+fn halves(address: u32) -> u32 {
+    (address >> 16) + (address & 0xffff)
+}
+
+impl Writer {
+    /// For packets of so many bytes in memory (frame without check sequence), at least [`HEADERS`] + 8.
+    pub fn new(bytes: usize) -> Self {
+        let out = template(bytes, INSIDE_MAC, SUBSCRIBER_MAC);
+        let into = template(bytes, OUTSIDE_MAC, GATEWAY_MAC);
+        let sums = [sums(&out), sums(&into)];
+        Self { out, into, sums, serial: 0 }
+    }
+
+    /// Bytes of each packet in memory.
+    pub fn bytes(&self) -> usize {
+        self.out.len()
+    }
+
+    /// A packet from a subscriber.
+    #[inline]
+    pub fn write_out(&mut self, session: &Session, frame: &mut [u8]) {
+        let Self { out, sums, serial, .. } = self;
+        *serial = serial.wrapping_add(1);
+        let (from, to) = ((session.inside, session.port), (session.remote, session.remote_port));
+        write(out, sums[0], *serial, from, to, frame);
+    }
+
+    /// A packet to an outside endpoint.
+    #[inline]
+    pub fn write_in(&mut self, session: &Session, outside: (u32, u16), frame: &mut [u8]) {
+        let Self { into, sums, serial, .. } = self;
+        *serial = serial.wrapping_add(1);
+        write(into, sums[1], *serial, (session.remote, session.remote_port), outside, frame);
+    }
+}
+
+#[inline]
+fn write(
+    template: &[u8],
+    (header_sum, udp_sum): (u32, u32),
+    serial: u32,
+    from: (u32, u16),
+    to: (u32, u16),
+    frame: &mut [u8],
+) {
+    let Some(frame) = frame.get_mut(..template.len()) else { return };
+    frame.copy_from_slice(template);
+    let Some(head) = frame.first_chunk_mut::<50>() else { return };
+    let identification = serial as u16;
+    let addresses = halves(from.0) + halves(to.0);
+    head[18..20].copy_from_slice(&identification.to_be_bytes());
+    head[24..26].copy_from_slice(&fold(header_sum + addresses + u32::from(identification)).to_be_bytes());
+    head[26..30].copy_from_slice(&from.0.to_be_bytes());
+    head[30..34].copy_from_slice(&to.0.to_be_bytes());
+    head[34..36].copy_from_slice(&from.1.to_be_bytes());
+    head[36..38].copy_from_slice(&to.1.to_be_bytes());
+    head[42..46].copy_from_slice(&serial.to_be_bytes());
+    let udp = udp_sum + addresses + u32::from(from.1) + u32::from(to.1) + halves(serial);
+    let sum = fold(udp);
+    head[40..42].copy_from_slice(&if sum == 0 { 0xffff } else { sum }.to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use carrack_wire::ipv4::Ipv4View;
+
+    #[test]
+    fn written_packets_have_right_checksums_and_differ() {
+        let mut writer = Writer::new(60);
+        let mut before = Vec::new();
+        for number in 0..1_000 {
+            let session = session(&[SUBSCRIBER_FIRST, SUBSCRIBER_FIRST + 77], number % 128);
+            let mut frame = vec![0; 60];
+            if number % 2 == 0 {
+                writer.write_out(&session, &mut frame);
+            } else {
+                writer.write_in(&session, (0xcb00_7101, 4_000 + number as u16), &mut frame);
+            }
+            let packet = Ipv4View::parse(&frame[14..]).unwrap();
+            assert!(packet.checksum_ok());
+            let pseudo = checksum::pseudo_v4(packet.src(), packet.dst(), 17, packet.payload().len() as u16);
+            assert_eq!(pseudo.with_bytes(packet.payload()).checksum(), 0);
+            assert_ne!(before, frame);
+            before = frame;
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What a measurement says, for machines and for people.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// One `forward` run.
+#[derive(Debug, Clone, Serialize)]
+pub struct ForwardReport {
+    /// Always `forward`.
+    pub scenario: &'static str,
+    /// Always `nat44` here.
+    pub translation: &'static str,
+    /// Sessions in the tables while measuring, all workers.
+    pub sessions: u64,
+    /// Bytes of a frame on the wire, check sequence included.
+    pub frame_bytes: u32,
+    /// Workers.
+    pub workers: u8,
+    /// `random` or `sequential`.
+    pub order: &'static str,
+    /// `out`, `in` or `both`.
+    pub direction: &'static str,
+    /// Seconds measured.
+    pub seconds: f64,
+    /// Packets given to the router.
+    pub packets_offered: u64,
+    /// Packets that left it.
+    pub packets_forwarded: u64,
+    /// Packets it dropped.
+    pub packets_dropped: u64,
+    /// Dropped packets by reason.
+    pub drops: BTreeMap<&'static str, u64>,
+    /// Million packets forwarded a second, generator included.
+    pub mpps: f64,
+    /// The same divided by the workers.
+    pub mpps_per_worker: f64,
+    /// Processor cycles (TSC) a packet, generator included.
+    pub cycles_per_packet: f64,
+    /// Of those, what the generator alone takes, measured in the same run.
+    pub generator_cycles_per_packet: f64,
+    /// Frame bits a second, without preamble and gap.
+    pub gbps_l2: f64,
+    /// Tables' memory divided by the sessions in them.
+    pub bytes_per_session: f64,
+    /// Tables' memory: sessions, mappings, subscribers, indexes and timers, all workers.
+    pub memory_bytes: u64,
+    /// What the memory would be if the port tables of the pool are counted too.
+    pub memory_bytes_with_pool: u64,
+    /// Pages behind the session table.
+    pub pages: &'static str,
+    /// Translated packets that were verified bit by bit.
+    pub packets_verified: u64,
+    /// Every packet offered was accounted for.
+    pub conservation_ok: bool,
+}
+
+/// A number with thousands separators.
+pub fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+impl ForwardReport {
+    /// For people.
+    pub fn print(&self) {
+        let router = self.cycles_per_packet - self.generator_cycles_per_packet;
+        println!("NAT44 forwarding, {} sessions in {} order", grouped(self.sessions), self.order);
+        println!();
+        println!("  {:<26}{:>12.2} Mpps   ({:.2} Gbit/s at {} bytes)", "forwarded", self.mpps, self.gbps_l2, self.frame_bytes);
+        println!("  {:<26}{:>12.2} Mpps   ({} workers)", "per worker", self.mpps_per_worker, self.workers);
+        println!("  {:<26}{:>12.1} cycles", "per packet", self.cycles_per_packet);
+        println!("  {:<26}{:>12.1} cycles", "  of which the router", router);
+        println!("  {:<26}{:>12.1} cycles", "  of which the generator", self.generator_cycles_per_packet);
+        println!("  {:<26}{:>12.1} bytes  ({} pages)", "memory per session", self.bytes_per_session, self.pages);
+        println!("  {:<26}{:>12}", "packets offered", grouped(self.packets_offered));
+        println!("  {:<26}{:>12}", "packets dropped", grouped(self.packets_dropped));
+        println!("  {:<26}{:>12}", "verified bit by bit", grouped(self.packets_verified));
+        for (reason, count) in &self.drops {
+            println!("    {reason:<24}{:>12}", grouped(*count));
+        }
+        println!("  {:<26}{:>12}", "every packet accounted", if self.conservation_ok { "yes" } else { "NO" });
+    }
+}

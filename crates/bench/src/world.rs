@@ -1,0 +1,186 @@
+//! The router under test: two ports, one NAT instance, neighbours known.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use carrack_base::{IfIndex, InstanceId, Now, PoolId, PortId, Prefix4, Range4, VrfId, WorkerId};
+use carrack_frame::MemPool;
+use carrack_nat::policy::{
+    Assignment, Capacity, ExhaustedIcmp, Filtering, Instance, Limits, Mapping, NatPolicy, Pool, Pooling, Timeouts,
+};
+use carrack_pipeline::mailbox::{Command, Event, PacketSlot};
+use carrack_pipeline::snapshot::{
+    Interface, NextHop, Policers, Port, Route, Side, Snapshot, Vlan, WorkerSizes,
+};
+use carrack_pipeline::{Plan, Worker, WorkerMail};
+use carrack_tables::{ArenaError, PagePreference};
+use carrack_wire::ethernet::MacAddr;
+
+use crate::generator::{PORTS, SESSIONS_PER_SUBSCRIBER};
+
+/// The router's inside port.
+pub const INSIDE_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 1]);
+/// The router's outside port.
+pub const OUTSIDE_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 2]);
+/// The router in front of the subscribers.
+pub const SUBSCRIBER_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 1, 1]);
+/// The router toward the Internet.
+pub const GATEWAY_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 1, 2]);
+/// Inside port.
+pub const INSIDE: PortId = PortId(0);
+/// Outside port.
+pub const OUTSIDE: PortId = PortId(1);
+/// Ports of a block.
+const BLOCK: u16 = 512;
+/// The pool starts at 100.64.0.0, which no real network in the bench uses.
+const POOL_FIRST: u32 = 0x6440_0000;
+
+fn ip(a: u8, b: u8, c: u8, d: u8) -> u32 {
+    Ipv4Addr::new(a, b, c, d).into()
+}
+
+fn interface(id: u16, name: &str, side: Side, mac: MacAddr, address: u32) -> Interface {
+    Interface {
+        id: IfIndex(id),
+        name: name.into(),
+        port: PortId(id),
+        vlan: Vlan::None,
+        mac,
+        vrf: VrfId(0),
+        side,
+        up: true,
+        mtu: 9_000,
+        addresses: vec![(address, Prefix4::of(address, 30))],
+        urpf: false,
+    }
+}
+
+fn instance(subscribers: u32, workers: u8) -> Instance {
+    let blocks_per_address = u32::from((65_535 - 1_023) / BLOCK) / u32::from(workers) * u32::from(workers);
+    // Half as many again: subscribers are not spread evenly over workers and addresses.
+    let addresses = (subscribers + subscribers / 2).div_ceil(blocks_per_address).max(4);
+    Instance {
+        id: InstanceId(0),
+        name: "bench".into(),
+        inside_vrf: VrfId(0),
+        outside_vrf: VrfId(0),
+        subscribers: vec![Prefix4::of(ip(10, 0, 0, 0), 8)],
+        exempt: Vec::new(),
+        pools: vec![Pool {
+            id: PoolId(0),
+            name: "bench".into(),
+            ranges: vec![Range4 { first: POOL_FIRST, last: POOL_FIRST + addresses - 1 }],
+            port_first: 1_024,
+            port_last: 65_535,
+        }],
+        assignment: Assignment::Blocks { size: BLOCK, per_subscriber_max: 4, idle_release_s: 0 },
+        pooling: Pooling::Paired,
+        mapping: [Mapping::EndpointIndependent; 3],
+        filtering: [Filtering::EndpointIndependent; 3],
+        parity: false,
+        contiguity: false,
+        hairpinning: true,
+        inbound_refresh: [true; 3],
+        tcp_loose: false,
+        port_hold_s: 120,
+        limits: Limits::default(),
+        timeouts: Timeouts::default(),
+        exhausted_icmp: ExhaustedIcmp::HostUnreachable,
+        pool_threshold_percent: 0,
+        statics: Vec::new(),
+    }
+}
+
+/// The plan for so many subscribers.
+pub fn plan(subscribers: u32, workers: u8) -> Arc<Plan> {
+    let (inside, outside) = (ip(172, 16, 0, 1), ip(172, 16, 1, 1));
+    let route = |prefix, next_hop| Route { vrf: VrfId(0), prefix, next_hop };
+    let snapshot = Snapshot {
+        generation: 1,
+        ports: vec![
+            Port { id: INSIDE, name: "inside".into(), mac: INSIDE_MAC },
+            Port { id: OUTSIDE, name: "outside".into(), mac: OUTSIDE_MAC },
+        ],
+        interfaces: vec![
+            Some(interface(0, "inside", Side::Inside, INSIDE_MAC, inside)),
+            Some(interface(1, "outside", Side::Outside, OUTSIDE_MAC, outside)),
+        ],
+        vrfs: vec!["default".into()],
+        routes: vec![
+            route(Prefix4::of(inside, 32), NextHop::Local(IfIndex(0))),
+            route(Prefix4::of(outside, 32), NextHop::Local(IfIndex(1))),
+            route(Prefix4::of(inside, 30), NextHop::Connected(IfIndex(0))),
+            route(Prefix4::of(outside, 30), NextHop::Connected(IfIndex(1))),
+            route(Prefix4::of(ip(10, 0, 0, 0), 8), NextHop::Gateway(IfIndex(0), inside + 1)),
+            route(Prefix4::DEFAULT, NextHop::Gateway(IfIndex(1), outside + 1)),
+        ],
+        policers: Policers::default(),
+        fragment_timeout_ms: 2_000,
+        nat: Arc::new(NatPolicy { instances: vec![instance(subscribers, workers)] }),
+    };
+    Arc::new(Plan::new(Arc::new(snapshot)))
+}
+
+/// Table sizes for a worker with so many sessions.
+pub fn sizes(sessions: u32) -> WorkerSizes {
+    let subscribers = sessions.div_ceil(SESSIONS_PER_SUBSCRIBER);
+    WorkerSizes {
+        nat: Capacity {
+            sessions: sessions.max(64),
+            mappings: (subscribers * PORTS).max(64),
+            subscribers: subscribers.max(64),
+            ..Capacity::default()
+        },
+        ..WorkerSizes::default()
+    }
+}
+
+/// The far ends of a worker's rings, kept open.
+pub struct FarEnds {
+    _commands: rtrb::Producer<Command>,
+    events: rtrb::Consumer<Event>,
+    _punts: rtrb::Consumer<PacketSlot>,
+    _host_tx: rtrb::Producer<PacketSlot>,
+}
+
+impl FarEnds {
+    /// Throws away what came up.
+    pub fn drain(&mut self) {
+        while self.events.pop().is_ok() {}
+    }
+}
+
+/// A worker with its neighbours known, alone or one of several that never hand over.
+pub fn worker(
+    id: u8,
+    workers: u8,
+    plan: Arc<Plan>,
+    sessions: u32,
+    seed: [u64; 4],
+    now: Now,
+) -> Result<(Worker, FarEnds), ArenaError> {
+    let (mut commands, commands_in) = rtrb::RingBuffer::new(16);
+    let (events_out, events) = rtrb::RingBuffer::new(4_096);
+    let (punts_out, punts) = rtrb::RingBuffer::new(16);
+    let (host_out, host_in) = rtrb::RingBuffer::new(16);
+    for (interface, ip, mac) in
+        [(0, ip(172, 16, 0, 2), SUBSCRIBER_MAC), (1, ip(172, 16, 1, 2), GATEWAY_MAC)]
+    {
+        // Invariant: the ring has 16 places.
+        let _ = commands.push(Command::SetNeighbour { interface: IfIndex(interface), ip, mac });
+    }
+    let mail = WorkerMail {
+        commands: commands_in,
+        events: events_out,
+        punts: punts_out,
+        host_tx: host_in,
+        hand_in: Vec::new(),
+        hand_out: (0..workers).map(|_| None).collect(),
+    };
+    let pages = PagePreference::Huge;
+    let mut worker = Worker::new(WorkerId(id), workers, plan, sizes(sessions), pages, seed, mail, now)?;
+    let mut pool = MemPool::new(64, 256, 128);
+    worker.background(now, &mut pool);
+    let far = FarEnds { _commands: commands, events, _punts: punts, _host_tx: host_out };
+    Ok((worker, far))
+}
