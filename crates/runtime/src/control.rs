@@ -13,6 +13,7 @@ use carrack_pipeline::snapshot::Snapshot;
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::mail::ControlEnds;
+pub(crate) use crate::request::InForce;
 use crate::request::{Applied, Reply, Request, RequestError};
 use crate::shared::{ControlCounters, EndReason, Shared, WorkerState, lock};
 use crate::stats::PortReport;
@@ -48,6 +49,7 @@ pub type InputProgress = Box<dyn FnMut(Duration) -> bool + Send>;
 /// Everything the control thread owns.
 pub(crate) struct Control {
     pub host: Host,
+    pub in_force: InForce,
     pub ends: Vec<ControlEnds>,
     pub requests: Receiver<Request>,
     pub shared: Arc<Shared>,
@@ -77,9 +79,10 @@ struct PendingDelete {
 }
 
 struct PendingApply {
+    /// What to go back to when a worker refuses.
+    before: InForce,
     generation: u64,
-    waiting: Vec<bool>,
-    applied: Applied,
+    answers: Vec<Option<Result<u64, String>>>,
     deadline: Now,
     reply: Reply<Applied>,
 }
@@ -138,10 +141,13 @@ impl Control {
                 Event::Nat { at_ns, event } => self.shared.events.push(WorkerId(worker as u8), at_ns, event),
                 Event::Deleted { request, count } => self.deleted(request, count),
                 Event::Reconfigured { generation, sessions_ended } => {
-                    self.reconfigured(worker, generation, sessions_ended);
+                    self.reconfigured(now, worker, generation, Ok(sessions_ended));
+                }
+                Event::ReconfigureFailed { generation, error } => {
+                    self.reconfigured(now, worker, generation, Err(error));
                 }
                 // Freed here, away from the packet path.
-                Event::Retired(snapshot) => drop(snapshot),
+                Event::Retired(plan) => drop(plan),
             }
         }
         true
@@ -263,7 +269,7 @@ impl Control {
             Request::Neighbours { reply } => {
                 let _ = reply.send(Ok(self.host.neighbours(now).collect()));
             }
-            Request::Apply { snapshot, host, reply } => self.start_apply(now, snapshot, *host, reply),
+            Request::Apply { new, reply } => self.start_apply(now, *new, reply),
         }
     }
 
@@ -315,50 +321,69 @@ impl Control {
         }
     }
 
-    fn start_apply(
-        &mut self,
-        now: Now,
-        snapshot: Arc<Snapshot>,
-        host: carrack_host::HostConfig,
-        reply: Reply<Applied>,
-    ) {
+    fn start_apply(&mut self, now: Now, new: InForce, reply: Reply<Applied>) {
         if self.state.apply.is_some() {
             let _ =
                 reply.send(Err(RequestError::Busy("another reload is under way; try again later".into())));
             return;
         }
-        let generation = snapshot.generation;
-        self.broadcast(|| Command::Reconfigure(Arc::clone(&snapshot)));
-        *lock(&self.shared.snapshot) = snapshot;
-        self.host.configure(host, now);
-        self.drain_host();
-        let waiting = vec![true; self.ends.len()];
+        let answers = vec![None; self.ends.len()];
         let deadline = now.plus_ns(ANSWER_NS);
-        self.state.apply =
-            Some(PendingApply { generation, waiting, applied: Applied::default(), deadline, reply });
+        let generation = new.plan.snapshot.generation;
+        self.broadcast(|| Command::Reconfigure(Arc::clone(&new.plan)));
+        let before = self.put_in_force(now, new);
+        self.state.apply = Some(PendingApply { before, generation, answers, deadline, reply });
     }
 
-    fn reconfigured(&mut self, worker: usize, generation: u64, sessions_ended: u64) {
+    /// Makes host and management work by `new`; returns what was in force.
+    fn put_in_force(&mut self, now: Now, new: InForce) -> InForce {
+        *lock(&self.shared.snapshot) = Arc::clone(&new.plan.snapshot);
+        self.host.configure(new.host.clone(), now);
+        self.drain_host();
+        std::mem::replace(&mut self.in_force, new)
+    }
+
+    fn reconfigured(&mut self, now: Now, worker: usize, generation: u64, answer: Result<u64, String>) {
         let Some(pending) = self.state.apply.as_mut().filter(|apply| apply.generation == generation) else {
             return;
         };
-        if let Some(waiting) = pending.waiting.get_mut(worker) {
-            *waiting = false;
+        if let Some(slot) = pending.answers.get_mut(worker) {
+            *slot = Some(answer);
         }
-        pending.applied.sessions_ended += sessions_ended;
-        if pending.waiting.iter().any(|waiting| *waiting) {
+        if pending.answers.iter().all(Option::is_some)
+            && let Some(done) = self.state.apply.take()
+        {
+            self.finish_apply(now, done);
+        }
+    }
+
+    /// All workers have answered: done, or back to what was before on those that had agreed.
+    fn finish_apply(&mut self, now: Now, done: PendingApply) {
+        let refusal = done.answers.iter().enumerate().find_map(|(worker, answer)| match answer {
+            Some(Err(error)) => {
+                Some(format!("worker {worker} cannot take over the new configuration: {error}"))
+            }
+            _ => None,
+        });
+        let Some(refusal) = refusal else {
+            let sessions_ended = done.answers.iter().flatten().flatten().sum();
+            let _ = done.reply.send(Ok(Applied { sessions_ended }));
             return;
+        };
+        for (worker, answer) in done.answers.iter().enumerate() {
+            if matches!(answer, Some(Ok(_))) {
+                self.command(worker, Command::Reconfigure(Arc::clone(&done.before.plan)));
+            }
         }
-        if let Some(done) = self.state.apply.take() {
-            let _ = done.reply.send(Ok(done.applied));
-        }
+        self.put_in_force(now, done.before);
+        let _ = done.reply.send(Err(RequestError::Refused(refusal)));
     }
 
     /// Gives up on answers that do not come.
     fn expire(&mut self, now: Now) {
         if let Some(late) = self.state.apply.take_if(|apply| apply.deadline <= now) {
-            let workers: Vec<String> = (late.waiting.iter().enumerate())
-                .filter_map(|(worker, waiting)| waiting.then(|| worker.to_string()))
+            let workers: Vec<String> = (late.answers.iter().enumerate())
+                .filter_map(|(worker, answer)| answer.is_none().then(|| worker.to_string()))
                 .collect();
             let error = format!(
                 "worker {} did not confirm the new configuration in time; it takes it over as soon as it can: look at `show workers`",

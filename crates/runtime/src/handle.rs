@@ -1,18 +1,21 @@
 //! What management may ask of a running daemon.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use carrack_base::counters::Accounts;
 use carrack_base::{PortId, WorkerId};
 use carrack_host::NeighbourRow;
 use carrack_nat::row::{Filter, MappingRow, MemoryRow, PoolRow, SessionKey, SessionRow, SubscriberRow};
+use carrack_pipeline::WorkerStats;
 use carrack_pipeline::mailbox::{CaptureSlot, Row, Table, TraceStep};
 use carrack_pipeline::snapshot::{Interface, Route, Snapshot};
 
+use crate::daemon::Desired;
 use crate::event_log::EventBatch;
+use crate::plane::read_stats;
 use crate::request::{CaptureSpec, DumpSpec, Reply, Request, RequestError, TraceSpec};
 use crate::shared::{ControlCounters, EndReason, STREAMS_MAX, Shared, WorkerState, lock};
 use crate::stats::{LoopStats, PortReport, Words, read_accounts};
@@ -26,6 +29,7 @@ const ANSWER: Duration = Duration::from_secs(15);
 pub struct Handle {
     pub(crate) shared: Arc<Shared>,
     pub(crate) requests: SyncSender<Request>,
+    pub(crate) desired: Option<Arc<Mutex<Desired>>>,
 }
 
 /// A port with its link and counters.
@@ -77,8 +81,8 @@ pub struct WorkerReport {
     pub accounts: Accounts,
     /// How its loop spent its time.
     pub loops: LoopStats,
-    /// The stages' numbers as the pipeline wrote them.
-    pub stage_words: Vec<u64>,
+    /// What the pipeline measured: bursts, cycles by stage, table use.
+    pub stats: WorkerStats,
 }
 
 impl Handle {
@@ -242,7 +246,7 @@ impl Handle {
                 state: self.shared.worker_state(n),
                 accounts: read_accounts(&mut words),
                 loops: LoopStats::read(&mut words),
-                stage_words: words.0.to_vec(),
+                stats: read_stats(&mut words),
             }
         };
         boards.map(report).collect()

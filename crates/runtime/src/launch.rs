@@ -9,13 +9,13 @@ use carrack_config::ConfigError;
 use carrack_frame::{Frame, FramePool};
 use carrack_host::{Host, HostConfig};
 use carrack_io::PacketIo;
-use carrack_pipeline::snapshot::Snapshot;
+use carrack_pipeline::Plan;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::clock::Clock;
-use crate::control::{Control, ControlState, InputProgress, PortWatcher};
+use crate::control::{Control, ControlState, InForce, InputProgress, PortWatcher};
 use crate::handle::Handle;
 use crate::mail::{WorkerEnds, mailbox};
 use crate::request::Request;
@@ -51,7 +51,7 @@ impl std::fmt::Display for StartError {
 impl std::error::Error for StartError {}
 
 /// One port, opened.
-pub struct PortPlan {
+pub struct PortSetup {
     /// Its queue pairs: the first goes to worker 0, the second to worker 1 and so on. At least one, at most as many as there are
     /// workers; workers without one get the port's packets, and send theirs, through the others.
     pub queues: Vec<Box<dyn PacketIo>>,
@@ -60,7 +60,7 @@ pub struct PortPlan {
 }
 
 /// One worker.
-pub struct WorkerPlan {
+pub struct WorkerSetup {
     /// The processor it is pinned to.
     pub core: Option<usize>,
     /// Its door to the run's pool of frames.
@@ -71,15 +71,15 @@ pub struct WorkerPlan {
 pub type ThreadHook = Arc<dyn Fn() + Send + Sync>;
 
 /// Everything that is needed to start the threads; nothing in it knows where it came from.
-pub struct Plan {
+pub struct Setup {
     /// What to forward by.
-    pub snapshot: Arc<Snapshot>,
+    pub plan: Arc<Plan>,
     /// What the host works by.
     pub host: HostConfig,
     /// Ports by [`PortId`](carrack_base::PortId).
-    pub ports: Vec<PortPlan>,
+    pub ports: Vec<PortSetup>,
     /// Workers by [`WorkerId`](carrack_base::WorkerId).
-    pub workers: Vec<WorkerPlan>,
+    pub workers: Vec<WorkerSetup>,
     /// What workers do when there is nothing to do.
     pub idle: Idle,
     /// Paces input from files.
@@ -116,81 +116,85 @@ impl Drop for Threads {
 /// What one worker's thread starts from, before its data plane exists.
 struct Seat {
     index: usize,
-    plan: WorkerPlan,
+    setup: WorkerSetup,
     ends: WorkerEnds,
     ports: Vec<PortAccess>,
 }
 
 /// Starts the threads. `build` makes a worker's data plane inside its own thread, so that its memory lies near its
 /// processor; `stage_words` is how many numbers the data plane publishes.
-pub(crate) fn launch<W, B>(mut plan: Plan, stage_words: usize, build: B) -> Result<Threads, StartError>
+pub(crate) fn launch<W, B>(mut setup: Setup, stage_words: usize, build: B) -> Result<Threads, StartError>
 where
     W: DataPlane + 'static,
     B: Fn(usize, WorkerEnds, Now) -> Result<W, String> + Send + Sync + 'static,
 {
-    check(&plan)?;
+    check(&setup)?;
     let clock = Clock::start();
     let shared = Arc::new(Shared::new(
         clock,
-        Arc::clone(&plan.snapshot),
-        plan.workers.len(),
-        plan.ports.len(),
+        Arc::clone(&setup.plan.snapshot),
+        setup.workers.len(),
+        setup.ports.len(),
         stage_words,
     ));
     let (requests, request_queue) = sync_channel(REQUESTS);
-    let mut threads = Threads { handle: Handle { shared: Arc::clone(&shared), requests }, joins: Vec::new() };
-    let watchers = take_watchers(&mut plan.ports);
-    let accesses = distribute(std::mem::take(&mut plan.ports), plan.workers.len(), &watchers);
+    let mut threads = Threads {
+        handle: Handle { shared: Arc::clone(&shared), requests, desired: None },
+        joins: Vec::new(),
+    };
+    let watchers = take_watchers(&mut setup.ports);
+    let accesses = distribute(std::mem::take(&mut setup.ports), setup.workers.len(), &watchers);
     let mut control_ends = Vec::new();
-    let (ready, readiness) = sync_channel(plan.workers.len());
+    let (ready, readiness) = sync_channel(setup.workers.len());
     let build = Arc::new(build);
-    for ((index, worker), ports) in plan.workers.drain(..).enumerate().zip(accesses) {
+    for ((index, worker), ports) in setup.workers.drain(..).enumerate().zip(accesses) {
         let (ends, control) = mailbox();
         control_ends.push(control);
-        let seat = Seat { index, plan: worker, ends, ports };
-        let join = spawn_worker(seat, &build, &shared, plan.idle, plan.thread_hook.clone(), ready.clone())?;
+        let seat = Seat { index, setup: worker, ends, ports };
+        let join = spawn_worker(seat, &build, &shared, setup.idle, setup.thread_hook.clone(), ready.clone())?;
         threads.joins.push(join);
     }
     drop(ready);
     await_workers(&readiness, control_ends.len())?;
     let control = Control {
-        host: Host::new(plan.host, clock.now()),
+        host: Host::new(setup.host.clone(), clock.now()),
+        in_force: InForce { plan: setup.plan, host: setup.host },
         ends: control_ends,
         requests: request_queue,
         shared,
         watchers,
-        input: plan.input,
-        exit_when_idle: plan.exit_when_idle,
+        input: setup.input,
+        exit_when_idle: setup.exit_when_idle,
         state: ControlState::default(),
     };
     threads.joins.push(spawn("carrack-control", move || control.run())?);
     Ok(threads)
 }
 
-fn check(plan: &Plan) -> Result<(), StartError> {
-    let workers = plan.workers.len();
+fn check(setup: &Setup) -> Result<(), StartError> {
+    let workers = setup.workers.len();
     if workers == 0 || workers > WORKERS_MAX {
         return Err(StartError::Failed(format!(
             "{workers} workers are not possible; set workers.count from 1 to {WORKERS_MAX}"
         )));
     }
-    match plan.ports.iter().position(|port| port.queues.is_empty() || port.queues.len() > workers) {
+    match setup.ports.iter().position(|port| port.queues.is_empty() || port.queues.len() > workers) {
         Some(port) => Err(StartError::Failed(format!(
             "port {port} came with {} queues for {workers} workers; this is a defect of its driver",
-            plan.ports.get(port).map_or(0, |port| port.queues.len())
+            setup.ports.get(port).map_or(0, |port| port.queues.len())
         ))),
         None => Ok(()),
     }
 }
 
-fn take_watchers(ports: &mut [PortPlan]) -> Vec<(usize, PortWatcher)> {
+fn take_watchers(ports: &mut [PortSetup]) -> Vec<(usize, PortWatcher)> {
     let watchers = ports.iter_mut().enumerate();
     watchers.filter_map(|(index, port)| Some((index, port.watcher.take()?))).collect()
 }
 
 /// Gives every worker its way to every port: a queue where there is one, else a ring to the worker whose turn it is.
 fn distribute(
-    ports: Vec<PortPlan>,
+    ports: Vec<PortSetup>,
     workers: usize,
     watchers: &[(usize, PortWatcher)],
 ) -> Vec<Vec<PortAccess>> {
@@ -233,9 +237,9 @@ where
 {
     let (build, shared) = (Arc::clone(build), Arc::clone(shared));
     spawn(&format!("carrack-worker{}", seat.index), move || {
-        let Seat { index, plan, ends, ports } = seat;
+        let Seat { index, setup, ends, ports } = seat;
         let clock = shared.clock;
-        let pinned = plan.core.map_or(Ok(()), |core| pin(index, core));
+        let pinned = setup.core.map_or(Ok(()), |core| pin(index, core));
         if let Some(hook) = hook {
             hook();
         }
@@ -247,7 +251,7 @@ where
             Ok(worker) => {
                 let _ = ready.send(Ok(()));
                 drop(ready);
-                WorkerLoop { worker, index, pool: plan.pool, ports, clock, idle, shared }.run();
+                WorkerLoop { worker, index, pool: setup.pool, ports, clock, idle, shared }.run();
             }
             Err(error) => {
                 let _ = ready.send(Err(error));

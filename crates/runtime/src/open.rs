@@ -15,7 +15,7 @@ use carrack_tables::PagePreference;
 use carrack_wire::MacAddr;
 
 use crate::control::InputProgress;
-use crate::launch::{PortPlan, StartError, ThreadHook};
+use crate::launch::{PortSetup, StartError, ThreadHook};
 use crate::stats::PortReport;
 
 /// Frames a `mem` port holds in each direction.
@@ -25,7 +25,7 @@ const POOL_CACHE: usize = 1_024;
 
 /// The ports of a run, open, and what must outlive them.
 pub(crate) struct OpenPorts {
-    pub ports: Vec<PortPlan>,
+    pub ports: Vec<PortSetup>,
     pub facts: Vec<PortFacts>,
     pub pools: Vec<Box<dyn FramePool>>,
     pub input: Option<InputProgress>,
@@ -130,7 +130,7 @@ fn open_in_process(config: &Config, devices: &[Device]) -> Result<OpenPorts, Sta
             other => return Err(device.failed(format!("`{}` is no in-process device", other.kind()))),
         };
         open.facts.push(device.facts(&*io));
-        open.ports.push(PortPlan { queues: vec![io], watcher: None });
+        open.ports.push(PortSetup { queues: vec![io], watcher: None });
     }
     if !controls.is_empty() {
         open.input = Some(input_of(controls));
@@ -172,7 +172,7 @@ fn open_dpdk(config: &Config, devices: &[Device], verbose: bool) -> Result<OpenP
         let watcher = watch.map(|watch| -> crate::control::PortWatcher {
             Box::new(move || Some(PortReport { link: watch.link()?, stats: watch.stats()? }))
         });
-        open.ports.push(PortPlan { queues, watcher });
+        open.ports.push(PortSetup { queues, watcher });
     }
     let registrar = Arc::clone(&dpdk);
     open.thread_hook = Some(Arc::new(move || registrar.register_thread()));

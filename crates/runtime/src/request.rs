@@ -5,8 +5,8 @@ use std::sync::mpsc::SyncSender;
 
 use carrack_host::{HostConfig, NeighbourRow};
 use carrack_nat::row::{Filter, SessionKey};
+use carrack_pipeline::Plan;
 use carrack_pipeline::mailbox::{CaptureSlot, PacketFilter, Row, Table, TraceStep};
-use carrack_pipeline::snapshot::Snapshot;
 use rtrb::Consumer;
 
 /// Why a question to the daemon got no answer: a sentence for people.
@@ -18,13 +18,15 @@ pub enum RequestError {
     Busy(String),
     /// A worker did not answer in time.
     Timeout(String),
+    /// A worker could not do it; everything is as before.
+    Refused(String),
 }
 
 impl std::fmt::Display for RequestError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Stopped => f.write_str("the daemon is stopping; start it again to ask it"),
-            Self::Busy(why) | Self::Timeout(why) => f.write_str(why),
+            Self::Busy(why) | Self::Timeout(why) | Self::Refused(why) => f.write_str(why),
         }
     }
 }
@@ -63,7 +65,14 @@ pub(crate) struct DumpSpec {
     pub rows_max: u64,
 }
 
-/// What an applied snapshot did.
+/// What the daemon works by.
+#[derive(Clone)]
+pub(crate) struct InForce {
+    pub plan: Arc<Plan>,
+    pub host: HostConfig,
+}
+
+/// What an applied configuration did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Applied {
     pub sessions_ended: u64,
@@ -78,5 +87,5 @@ pub(crate) enum Request {
     Trace { spec: TraceSpec, reply: Reply<Vec<Consumer<TraceStep>>> },
     Delete { keys: Vec<SessionKey>, reply: Reply<u64> },
     Neighbours { reply: Reply<Vec<NeighbourRow>> },
-    Apply { snapshot: Arc<Snapshot>, host: Box<HostConfig>, reply: Reply<Applied> },
+    Apply { new: Box<InForce>, reply: Reply<Applied> },
 }

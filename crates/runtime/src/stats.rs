@@ -3,16 +3,9 @@
 #[cfg(test)]
 mod tests;
 
-use carrack_base::BURST_PACKETS_MAX;
 use carrack_base::counters::Accounts;
 use carrack_base::reason::REASON_COUNT;
 use carrack_io::{LinkInfo, MacAddress, PortStats};
-
-/// Classes of burst size: empty, 1, 2, 3–4, 5–8, 9–16, 17–32, 33–64.
-pub const BURST_CLASSES: usize = 8;
-
-/// Names of the classes, for people.
-pub const BURST_CLASS_NAMES: [&str; BURST_CLASSES] = ["0", "1", "2", "3-4", "5-8", "9-16", "17-32", "33-64"];
 
 /// How a worker's loop spent its time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -27,30 +20,9 @@ pub struct LoopStats {
     pub idle_ns: u64,
     /// Times the worker slept.
     pub sleeps: u64,
-    /// Receive bursts by size; see [`BURST_CLASS_NAMES`].
-    pub bursts: [u64; BURST_CLASSES],
-    /// Packets received in those bursts.
-    pub packets: u64,
 }
 
 impl LoopStats {
-    /// Counts a receive burst of `packets`.
-    #[inline]
-    pub fn burst(&mut self, packets: usize) {
-        let class =
-            (usize::BITS - packets.saturating_sub(1).leading_zeros()) as usize + usize::from(packets > 0);
-        // Invariant: at most BURST_PACKETS_MAX packets come at once, which is the last class.
-        self.bursts[class.min(BURST_CLASSES - 1)] += 1;
-        self.packets += packets as u64;
-    }
-
-    /// Packets in an average burst that was not empty.
-    #[must_use]
-    pub fn burst_average(&self) -> f64 {
-        let filled: u64 = self.bursts[1..].iter().sum();
-        if filled == 0 { 0.0 } else { self.packets as f64 / filled as f64 }
-    }
-
     /// Share of time without work, 0 to 1.
     #[must_use]
     pub fn idle_share(&self) -> f64 {
@@ -59,18 +31,15 @@ impl LoopStats {
     }
 
     pub(crate) fn write(&self, out: &mut Vec<u64>) {
-        let Self { loops, loops_idle, busy_ns, idle_ns, sleeps, bursts, packets } = self;
-        out.extend_from_slice(&[*loops, *loops_idle, *busy_ns, *idle_ns, *sleeps, *packets]);
-        out.extend_from_slice(bursts);
+        let Self { loops, loops_idle, busy_ns, idle_ns, sleeps } = self;
+        out.extend_from_slice(&[*loops, *loops_idle, *busy_ns, *idle_ns, *sleeps]);
     }
 
     pub(crate) fn read(words: &mut Words<'_>) -> Self {
-        let [loops, loops_idle, busy_ns, idle_ns, sleeps, packets] = words.take();
-        Self { loops, loops_idle, busy_ns, idle_ns, sleeps, packets, bursts: words.take() }
+        let [loops, loops_idle, busy_ns, idle_ns, sleeps] = words.take();
+        Self { loops, loops_idle, busy_ns, idle_ns, sleeps }
     }
 }
-
-const _: () = assert!(BURST_PACKETS_MAX == 64, "the last class of burst sizes ends at 64");
 
 /// A port as the worker that polls it last saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,7 +102,7 @@ impl PortReport {
 /// Words of [`Accounts`] on a board.
 pub(crate) const ACCOUNTS_WORDS: usize = 10 + REASON_COUNT;
 /// Words of [`LoopStats`] on a board.
-pub(crate) const LOOP_WORDS: usize = 6 + BURST_CLASSES;
+pub(crate) const LOOP_WORDS: usize = 5;
 
 pub(crate) fn write_accounts(accounts: &Accounts, out: &mut Vec<u64>) {
     let Accounts {

@@ -22,15 +22,15 @@ pub(crate) trait DataPlane {
     /// Does what is due besides packets.
     fn background(&mut self, now: Now, pool: &mut dyn FramePool);
     /// Frames to be sent on a port.
-    fn tx(&mut self, port: PortId) -> &mut Vec<Frame>;
+    fn tx(&mut self, port: PortId) -> Option<&mut Vec<Frame>>;
     /// Drops and counts what the port did not take.
-    fn tx_failed(&mut self, port: PortId, pool: &mut dyn FramePool);
+    fn tx_failed(&mut self, port: PortId);
     /// Frees what was dropped.
     fn done(&mut self, pool: &mut dyn FramePool);
     /// Where the packets went.
-    fn accounts(&self) -> &Accounts;
+    fn accounts(&mut self) -> &Accounts;
     /// Appends the stages' numbers; always as many.
-    fn write_stats(&self, out: &mut Vec<u64>);
+    fn write_stats(&mut self, out: &mut Vec<u64>);
 }
 
 /// What a worker does when there is nothing to do.
@@ -106,8 +106,9 @@ impl<W: DataPlane> WorkerLoop<W> {
         let mut now = self.clock.now();
         self.publish_ports(&mut turn);
         while !self.shared.stopping() {
-            let received = self.receive(now, &mut turn.stats);
+            // Commands first: a capture that was asked for sees every packet that comes after the asking.
             self.worker.background(now, &mut *self.pool);
+            let received = self.receive(now);
             self.send_all();
             self.worker.done(&mut *self.pool);
             let accounts = self.worker.accounts();
@@ -132,13 +133,12 @@ impl<W: DataPlane> WorkerLoop<W> {
         self.publish_ports(&mut turn);
     }
 
-    fn receive(&mut self, now: Now, stats: &mut LoopStats) -> usize {
+    fn receive(&mut self, now: Now) -> usize {
         let mut total = 0;
         for index in 0..self.ports.len() {
             let Some(PortAccess::Queue { io, .. }) = self.ports.get_mut(index) else { continue };
             let buffer = self.worker.rx_buffer();
             let received = io.rx_burst(buffer, BURST_PACKETS_MAX);
-            stats.burst(received);
             if received > 0 {
                 total += received;
                 self.worker.process(now, PortId(index as u16), &mut *self.pool);
@@ -152,20 +152,18 @@ impl<W: DataPlane> WorkerLoop<W> {
     fn send_all(&mut self) {
         for (index, access) in self.ports.iter_mut().enumerate() {
             let port = PortId(index as u16);
+            if let PortAccess::Queue { io, others, passed, .. } = access {
+                pass_on(io, others, passed);
+            }
+            let Some(frames) = self.worker.tx(port).filter(|frames| !frames.is_empty()) else { continue };
             match access {
-                PortAccess::Queue { io, others, passed, .. } => {
-                    pass_on(io, others, passed);
-                    let frames = self.worker.tx(port);
-                    if frames.is_empty() {
-                        continue;
-                    }
+                PortAccess::Queue { io, .. } => {
                     io.tx_burst(frames);
                     if !frames.is_empty() {
                         io.tx_burst(frames);
                     }
                 }
                 PortAccess::Relay(ring) => {
-                    let frames = self.worker.tx(port);
                     let room = frames.len().min(ring.slots());
                     for frame in frames.drain(..room) {
                         // Invariant: this is the ring's only producer, so the slots counted above are free.
@@ -173,8 +171,8 @@ impl<W: DataPlane> WorkerLoop<W> {
                     }
                 }
             }
-            if !self.worker.tx(port).is_empty() {
-                self.worker.tx_failed(port, &mut *self.pool);
+            if !frames.is_empty() {
+                self.worker.tx_failed(port);
             }
         }
     }
@@ -211,7 +209,7 @@ impl<W: DataPlane> WorkerLoop<W> {
     }
 
     /// Publishes accounts and stats. Called between bursts only, where every packet is accounted for.
-    fn publish(&self, turn: &mut Turn) {
+    fn publish(&mut self, turn: &mut Turn) {
         turn.scratch.clear();
         write_accounts(self.worker.accounts(), &mut turn.scratch);
         turn.stats.write(&mut turn.scratch);

@@ -11,7 +11,7 @@ use carrack_io::{MemPeer, MemPort};
 use carrack_nat::policy::NatPolicy;
 use carrack_nat::row::{Endpoint, Filter, NatEvent, SessionKey, SessionRow, TcpState};
 use carrack_pipeline::mailbox::{Command, Dump, Event, PacketSlot, Row};
-use carrack_pipeline::snapshot::{Policers, Port, Vlan};
+use carrack_pipeline::snapshot::{Policers, Port, Snapshot, Vlan};
 use carrack_wire::MacAddr;
 use carrack_wire::arp::{ArpPacket, Operation};
 
@@ -32,16 +32,28 @@ struct StandIn {
     ends: WorkerEnds,
     rx: Vec<Frame>,
     tx: Vec<Vec<Frame>>,
+    dead: Vec<Frame>,
     accounts: Accounts,
     dump: Option<(Dump, u64)>,
     walked: u64,
+    generation: u64,
 }
 
 impl StandIn {
     fn new(index: usize, ends: WorkerEnds) -> Self {
         let tx = (0..2).map(|_| Vec::with_capacity(BURST_PACKETS_MAX)).collect();
         let rx = Vec::with_capacity(BURST_PACKETS_MAX);
-        Self { index, ends, rx, tx, accounts: Accounts::default(), dump: None, walked: 0 }
+        Self {
+            index,
+            ends,
+            rx,
+            tx,
+            dead: Vec::new(),
+            accounts: Accounts::default(),
+            dump: None,
+            walked: 0,
+            generation: 1,
+        }
     }
 
     fn command(&mut self, command: Command) {
@@ -51,11 +63,17 @@ impl StandIn {
                 let count = if self.index == 0 { keys.len() as u64 } else { 0 };
                 self.ends.events.push(Event::Deleted { request, count }).unwrap();
             }
-            Command::Reconfigure(snapshot) => {
-                let generation = snapshot.generation;
+            Command::Reconfigure(plan) => {
+                let generation = plan.snapshot.generation;
                 assert_ne!(generation, 666, "told to die");
-                self.ends.events.push(Event::Reconfigured { generation, sessions_ended: 3 }).unwrap();
-                self.ends.events.push(Event::Retired(snapshot)).unwrap();
+                let event = if generation == 13 && self.index == 1 {
+                    Event::ReconfigureFailed { generation, error: "too small".to_owned() }
+                } else {
+                    self.generation = generation;
+                    Event::Reconfigured { generation, sessions_ended: 3 }
+                };
+                self.ends.events.push(event).ok().unwrap();
+                self.ends.events.push(Event::Retired(plan)).ok().unwrap();
             }
             _ => {}
         }
@@ -111,25 +129,28 @@ impl DataPlane for StandIn {
         self.walk();
     }
 
-    fn tx(&mut self, port: PortId) -> &mut Vec<Frame> {
-        &mut self.tx[port.index()]
+    fn tx(&mut self, port: PortId) -> Option<&mut Vec<Frame>> {
+        self.tx.get_mut(port.index())
     }
 
-    fn tx_failed(&mut self, port: PortId, pool: &mut dyn FramePool) {
+    fn tx_failed(&mut self, port: PortId) {
         let frames = &mut self.tx[port.index()];
         self.accounts.forwarded -= frames.len() as u64;
         self.accounts.drop_n(Reason::TxQueueFull, frames.len() as u64);
-        pool.free_all(frames);
+        self.dead.append(frames);
     }
 
-    fn done(&mut self, _pool: &mut dyn FramePool) {}
+    fn done(&mut self, pool: &mut dyn FramePool) {
+        pool.free_all(&mut self.dead);
+    }
 
-    fn accounts(&self) -> &Accounts {
+    fn accounts(&mut self) -> &Accounts {
         &self.accounts
     }
 
-    fn write_stats(&self, out: &mut Vec<u64>) {
-        out.push(self.walked);
+    fn write_stats(&mut self, out: &mut Vec<u64>) {
+        // In the places of bursts and packets.
+        out.extend_from_slice(&[self.walked, self.generation]);
     }
 }
 
@@ -151,9 +172,9 @@ fn session(port: u16) -> SessionRow {
     }
 }
 
-fn snapshot(generation: u64) -> Arc<Snapshot> {
+fn plan(generation: u64) -> Arc<Plan> {
     let port = |n: u16| Port { id: PortId(n), name: format!("p{n}"), mac: MAC };
-    Arc::new(Snapshot {
+    Arc::new(Plan::new(Arc::new(Snapshot {
         generation,
         ports: vec![port(0), port(1)],
         interfaces: Vec::new(),
@@ -162,7 +183,11 @@ fn snapshot(generation: u64) -> Arc<Snapshot> {
         policers: Policers::default(),
         fragment_timeout_ms: 2_000,
         nat: Arc::new(NatPolicy::default()),
-    })
+    })))
+}
+
+fn in_force(generation: u64) -> Box<InForce> {
+    Box::new(InForce { plan: plan(generation), host: host() })
 }
 
 fn host() -> HostConfig {
@@ -191,19 +216,19 @@ fn rig(workers: usize, depth: usize) -> Rig {
     let ports = (0..2).map(|n| {
         let (port, peer) = MemPort::with_peer(&format!("p{n}"), n, depth);
         peers.push(peer);
-        PortPlan { queues: vec![Box::new(port)], watcher: None }
+        PortSetup { queues: vec![Box::new(port)], watcher: None }
     });
-    let plan = Plan {
-        snapshot: snapshot(1),
+    let setup = Setup {
+        plan: plan(1),
         host: host(),
         ports: ports.collect(),
-        workers: (0..workers).map(|_| WorkerPlan { core: None, pool: Box::new(pool.handle(256)) }).collect(),
+        workers: (0..workers).map(|_| WorkerSetup { core: None, pool: Box::new(pool.handle(256)) }).collect(),
         idle: Idle::Sleep,
         input: None,
         exit_when_idle: false,
         thread_hook: None,
     };
-    let threads = launch(plan, 1, |index, ends, _| Ok(StandIn::new(index, ends))).unwrap();
+    let threads = launch(setup, 2, |index, ends, _| Ok(StandIn::new(index, ends))).unwrap();
     Rig { threads, peers, pool }
 }
 
@@ -264,9 +289,7 @@ fn every_packet_is_accounted_for_and_frames_come_home() {
     });
     assert_eq!(rig.peers[1].drain(&mut rig.pool), 1_000);
     eventually("the port's report", || handle.counters().ports[0].report.stats.rx_packets == 1_000);
-    let report = handle.workers().remove(0);
-    assert_eq!(report.loops.packets, 1_000);
-    assert!(report.loops.burst_average() >= 1.0);
+    assert!(handle.workers()[0].loops.busy_ns > 0);
     rig.threads.stop();
     rig.peers[0].drain(&mut rig.pool);
     rig.peers[1].drain(&mut rig.pool);
@@ -314,7 +337,7 @@ fn slow_reader_pauses_the_walk_and_gets_every_row_in_the_end() {
     let mut rows = handle.sessions(Filter::default(), 0).unwrap();
     let Next::Item(..) = rows.next_timeout(Duration::from_secs(10)) else { panic!("no first row") };
     std::thread::sleep(Duration::from_millis(100));
-    let walked = |handle: &Handle| handle.workers().iter().map(|w| w.stage_words[0]).collect::<Vec<_>>();
+    let walked = |handle: &Handle| handle.workers().iter().map(|w| w.stats.bursts).collect::<Vec<_>>();
     for walked in walked(&handle) {
         assert!(walked < 600, "the walk went on to {walked} without a reader");
     }
@@ -350,17 +373,29 @@ fn deletions_and_reloads_are_answered_once_all_workers_have() {
     assert_eq!(handle.delete_sessions(vec![key; 2_500]), Ok(2_500));
     assert_eq!(handle.delete_sessions(Vec::new()), Ok(0));
     assert_eq!(handle.clear_sessions(Filter::default()), Ok(2 * SESSIONS));
-    let applied =
-        handle.ask(|reply| Request::Apply { snapshot: snapshot(2), host: Box::new(host()), reply }).unwrap();
+    let applied = handle.ask(|reply| Request::Apply { new: in_force(2), reply }).unwrap();
     assert_eq!(applied.sessions_ended, 6);
     assert_eq!(handle.snapshot().generation, 2);
+}
+
+#[test]
+fn reload_that_one_worker_refuses_is_taken_back_on_the_others() {
+    let rig = rig(2, 256);
+    let handle = &rig.threads.handle;
+    let Err(RequestError::Refused(why)) = handle.ask(|reply| Request::Apply { new: in_force(13), reply })
+    else {
+        panic!("not refused");
+    };
+    assert!(why.contains("worker 1") && why.contains("too small"), "{why}");
+    assert_eq!(handle.snapshot().generation, 1);
+    eventually("going back", || handle.workers().iter().all(|worker| worker.stats.packets == 1));
 }
 
 #[test]
 fn dead_worker_ends_the_daemon_and_says_so() {
     let rig = rig(2, 256);
     let handle = &rig.threads.handle;
-    let _ = handle.ask(|reply| Request::Apply { snapshot: snapshot(666), host: Box::new(host()), reply });
+    let _ = handle.ask(|reply| Request::Apply { new: in_force(666), reply });
     let Some(EndReason::Failed(why)) = handle.wait(Duration::from_secs(10)) else { panic!("did not end") };
     assert!(why.contains("worker"), "{why}");
     assert_eq!(handle.neighbours(), Err(RequestError::Stopped));
@@ -371,41 +406,41 @@ fn dead_worker_ends_the_daemon_and_says_so() {
 fn worker_that_cannot_start_stops_the_start() {
     let pool = MemPool::new(128, 2_048, 128);
     let (port, _peer) = MemPort::with_peer("p", 0, 8);
-    let plan = |core| Plan {
-        snapshot: snapshot(1),
+    let setup = |core| Setup {
+        plan: plan(1),
         host: host(),
         ports: vec![],
-        workers: vec![WorkerPlan { core, pool: Box::new(pool.handle(128)) }],
+        workers: vec![WorkerSetup { core, pool: Box::new(pool.handle(128)) }],
         idle: Idle::Sleep,
         input: None,
         exit_when_idle: false,
         thread_hook: None,
     };
-    let refused = launch(plan(None), 1, |_, _, _| Err::<StandIn, _>("no memory".to_owned())).err().unwrap();
+    let refused = launch(setup(None), 2, |_, _, _| Err::<StandIn, _>("no memory".to_owned())).err().unwrap();
     assert_eq!(refused.to_string(), "worker 0: no memory");
-    let unpinned = launch(plan(Some(1_000)), 1, |n, ends, _| Ok(StandIn::new(n, ends))).err().unwrap();
+    let unpinned = launch(setup(Some(1_000)), 2, |n, ends, _| Ok(StandIn::new(n, ends))).err().unwrap();
     assert!(unpinned.to_string().contains("processor 1000"), "{unpinned}");
-    let mut two = plan(None);
-    two.ports = vec![PortPlan { queues: vec![Box::new(port)], watcher: None }];
+    let mut two = setup(None);
+    two.ports = vec![PortSetup { queues: vec![Box::new(port)], watcher: None }];
     two.workers.clear();
-    assert!(launch(two, 1, |n, ends, _| Ok(StandIn::new(n, ends))).is_err());
+    assert!(launch(two, 2, |n, ends, _| Ok(StandIn::new(n, ends))).is_err());
 }
 
 #[test]
 fn run_over_files_ends_by_itself_once_nothing_moves() {
     let pool = MemPool::new(128, 2_048, 128);
-    let plan = Plan {
-        snapshot: snapshot(1),
+    let setup = Setup {
+        plan: plan(1),
         host: HostConfig::default(),
         ports: vec![],
-        workers: vec![WorkerPlan { core: Some(0), pool: Box::new(pool.handle(128)) }],
+        workers: vec![WorkerSetup { core: Some(0), pool: Box::new(pool.handle(128)) }],
         idle: Idle::Sleep,
         input: Some(Box::new(|since_start| since_start > Duration::from_millis(200))),
         exit_when_idle: true,
         thread_hook: None,
     };
     let began = Instant::now();
-    let threads = launch(plan, 1, |n, ends, _| Ok(StandIn::new(n, ends))).unwrap();
+    let threads = launch(setup, 2, |n, ends, _| Ok(StandIn::new(n, ends))).unwrap();
     assert_eq!(threads.handle.wait(Duration::from_secs(10)), Some(EndReason::Idle));
     assert!(began.elapsed() > Duration::from_millis(400));
 }

@@ -1,0 +1,326 @@
+//! From a config file to running threads, and from a changed file to changed threads.
+
+#[cfg(test)]
+mod tests;
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use carrack_base::{Now, WorkerId};
+use carrack_config::keys::Effect;
+use carrack_config::{Change, Compiled, Config, ConfigError, Idle as ConfigIdle, PortFacts, Warning};
+use carrack_frame::MemPool;
+use carrack_io::MemPeer;
+use carrack_pipeline::{Handover, Plan, Worker, WorkerMail};
+
+use crate::handle::Handle;
+use crate::launch::{Setup, StartError, Threads, WorkerSetup, launch};
+use crate::lock::RunLock;
+use crate::mail::{MeshEnds, WorkerEnds, mesh};
+use crate::open::{self, Keep};
+use crate::plane::STATS_WORDS;
+use crate::request::{InForce, Request, RequestError};
+use crate::shared::{EndReason, lock};
+use crate::worker_loop::Idle;
+
+/// Packets on their way from one worker to another.
+const HANDOVERS: usize = 2_048;
+
+/// What the one who starts the daemon decides.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RunOptions {
+    /// End once all input files are read and nothing moves any more.
+    pub exit_when_idle: bool,
+    /// Repeat DPDK's own log.
+    pub verbose_dpdk: bool,
+}
+
+/// A running daemon. Dropping it ends it: threads first, then ports, then interfaces are set back.
+pub struct Runtime {
+    threads: Threads,
+    keep: Keep,
+    notices: Vec<String>,
+    warnings: Vec<Warning>,
+    _lock: RunLock,
+}
+
+/// What the daemon was told to be, for the next reload.
+pub(crate) struct Desired {
+    path: PathBuf,
+    config: Config,
+    compiled: Compiled,
+    facts: Vec<PortFacts>,
+}
+
+/// What a reload did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReloadReport {
+    /// Snapshot in force now.
+    pub generation: u64,
+    /// Every difference, and what it did. Empty when nothing changed.
+    pub changes: Vec<Change>,
+    /// What is questionable about the new config.
+    pub warnings: Vec<Warning>,
+    /// Sessions that the change ended.
+    pub sessions_ended: u64,
+    /// Time until the last worker forwarded by it.
+    pub took: Duration,
+}
+
+/// Why a reload changed nothing.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ReloadError {
+    /// The config is wrong: everything that is, with places.
+    Config(Vec<ConfigError>),
+    /// These changes cannot be made while running.
+    NeedsRestart(Vec<Change>),
+    /// The daemon could not do it.
+    Request(RequestError),
+}
+
+impl std::fmt::Display for ReloadError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Config(errors) => {
+                let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+                f.write_str(&errors.join("\n"))
+            }
+            Self::NeedsRestart(changes) => {
+                f.write_str("nothing was changed: restart the daemon for these, or take them back:")?;
+                changes.iter().try_for_each(|change| write!(f, "\n  {change}"))
+            }
+            Self::Request(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ReloadError {}
+
+impl Runtime {
+    /// Starts a daemon as the file at `path` says.
+    ///
+    /// # Errors
+    /// [`StartError`]; then everything is as it was before.
+    pub fn start(path: &Path, options: RunOptions) -> Result<Self, StartError> {
+        let (config, warnings) = Config::from_file(path).map_err(StartError::Config)?;
+        Self::start_config(path, config, warnings, options)
+    }
+
+    /// Starts a daemon with a config already read; `path` is where a reload without a path looks.
+    ///
+    /// # Errors
+    /// As [`Runtime::start`].
+    pub fn start_config(
+        path: &Path,
+        config: Config,
+        warnings: Vec<Warning>,
+        options: RunOptions,
+    ) -> Result<Self, StartError> {
+        let lock = RunLock::take(&config.system.run_dir).map_err(|error| StartError::Failed(error.0))?;
+        let mut notices = Vec::new();
+        if let Some(pid) = lock.dead_predecessor() {
+            notices.push(format!(
+                "Process {pid} held the run directory and died; what it left behind is tidied up."
+            ));
+        }
+        let mut open = open::open(&config, options.verbose_dpdk)?;
+        notices.append(&mut open.notices);
+        let compiled = carrack_config::compile(&config, &open.facts, None).map_err(StartError::Config)?;
+        let pools = std::mem::take(&mut open.pools);
+        let cores = &config.workers.cores;
+        let workers = pools
+            .into_iter()
+            .enumerate()
+            .map(|(index, pool)| WorkerSetup { core: cores.get(index).map(|core| usize::from(*core)), pool });
+        let plan = Arc::new(Plan::new(Arc::new(compiled.snapshot.clone())));
+        let setup = Setup {
+            plan: Arc::clone(&plan),
+            host: compiled.host.clone(),
+            ports: open.ports,
+            workers: workers.collect(),
+            idle: idle_of(config.workers.idle),
+            input: open.input,
+            exit_when_idle: options.exit_when_idle,
+            thread_hook: open.thread_hook,
+        };
+        let mut threads = launch(setup, STATS_WORDS, builder(&config, &compiled, plan)?)?;
+        let facts = open.facts;
+        let desired = Desired { path: path.to_owned(), config, compiled, facts };
+        threads.handle.desired = Some(Arc::new(Mutex::new(desired)));
+        notices.extend(memory_budget(&threads.handle));
+        for notice in &notices {
+            tracing::info!("{notice}");
+        }
+        Ok(Self { threads, keep: open.keep, notices, warnings, _lock: lock })
+    }
+
+    /// A door for management.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        self.threads.handle.clone()
+    }
+
+    /// What was found and changed at the start, one sentence each: offloads, pages, memory.
+    #[must_use]
+    pub fn notices(&self) -> &[String] {
+        &self.notices
+    }
+
+    /// What is questionable about the config.
+    #[must_use]
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// The other end of the port `mem:NAME`, once.
+    pub fn mem_peer(&mut self, name: &str) -> Option<MemPeer> {
+        self.keep.mem_peers.remove(name)
+    }
+
+    /// A handle to the pool that all frames of in-process ports come from; `None` in a run through DPDK.
+    #[must_use]
+    pub fn mem_pool(&self) -> Option<MemPool> {
+        self.keep.mem_pool.as_ref().map(|pool| pool.handle(0))
+    }
+
+    /// Waits until the daemon ends, for whatever reason.
+    #[must_use]
+    pub fn wait(&self) -> EndReason {
+        loop {
+            if let Some(reason) = self.threads.handle.wait(Duration::from_secs(3_600)) {
+                return reason;
+            }
+        }
+    }
+
+    /// Ends the daemon: joins all threads, closes ports, sets interfaces back, flushes files.
+    pub fn stop(mut self) {
+        self.threads.stop();
+    }
+}
+
+impl Handle {
+    /// Reads the config again, from `path` or from where it came, and applies what changed.
+    ///
+    /// # Errors
+    /// [`ReloadError`]; then nothing is changed.
+    pub fn reload(&self, path: Option<&Path>) -> Result<ReloadReport, ReloadError> {
+        let began = Instant::now();
+        let desired = self.desired.as_ref().ok_or(ReloadError::Request(RequestError::Stopped))?;
+        let mut desired = lock(desired);
+        let path = path.unwrap_or(&desired.path).to_owned();
+        let (config, warnings) = Config::from_file(&path).map_err(ReloadError::Config)?;
+        let changes = carrack_config::diff(&desired.config, &config);
+        let blocking: Vec<Change> =
+            changes.iter().filter(|change| change.effect == Effect::NeedsRestart).cloned().collect();
+        if !blocking.is_empty() {
+            return Err(ReloadError::NeedsRestart(blocking));
+        }
+        if changes.is_empty() {
+            // Another order or comment: nothing for the workers, but the text shown is the new one.
+            let generation = desired.compiled.snapshot.generation;
+            (desired.config, desired.path) = (config, path);
+            return Ok(ReloadReport {
+                generation,
+                changes,
+                warnings,
+                sessions_ended: 0,
+                took: began.elapsed(),
+            });
+        }
+        let compiled = carrack_config::compile(&config, &desired.facts, Some(&desired.compiled))
+            .map_err(ReloadError::Config)?;
+        let generation = compiled.snapshot.generation;
+        let plan = Arc::new(Plan::new(Arc::new(compiled.snapshot.clone())));
+        let new = Box::new(InForce { plan, host: compiled.host.clone() });
+        let applied = self.ask(|reply| Request::Apply { new, reply });
+        // A worker that only answers late works by the new config all the same.
+        if applied.is_ok() || matches!(applied, Err(RequestError::Timeout(_))) {
+            (desired.config, desired.compiled, desired.path) = (config, compiled, path);
+        }
+        let sessions_ended = applied.map_err(ReloadError::Request)?.sessions_ended;
+        Ok(ReloadReport { generation, changes, warnings, sessions_ended, took: began.elapsed() })
+    }
+
+    /// The config in force: where it came from, and its text.
+    #[must_use]
+    pub fn config(&self) -> Option<(PathBuf, String)> {
+        let desired = lock(self.desired.as_ref()?);
+        Some((desired.path.clone(), desired.config.text().to_owned()))
+    }
+
+    /// Generation of the snapshot in force: 1 at the start, one more with each reload that changed something.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.snapshot().generation
+    }
+}
+
+/// What makes a worker in its own thread.
+fn builder(
+    config: &Config,
+    compiled: &Compiled,
+    plan: Arc<Plan>,
+) -> Result<impl Fn(usize, WorkerEnds, Now) -> Result<Worker, String> + Send + Sync + 'static, StartError> {
+    let count = config.workers.count;
+    let (sizes, pages, seed) = (compiled.sizes, open::page_preference(config), seed()?);
+    let handovers: Mutex<Vec<Option<MeshEnds<Handover>>>> =
+        Mutex::new(mesh(usize::from(count), HANDOVERS).into_iter().map(Some).collect());
+    Ok(move |index: usize, ends: WorkerEnds, now: Now| {
+        let taken = lock(&handovers).get_mut(index).and_then(Option::take);
+        let MeshEnds { incoming: hand_in, outgoing: hand_out } = taken.ok_or("started twice")?;
+        let WorkerEnds { commands, events, punts, host_tx } = ends;
+        let mail = WorkerMail { commands, events, punts, host_tx, hand_in, hand_out };
+        Worker::new(WorkerId(index as u8), count, Arc::clone(&plan), sizes, pages, seed, mail, now).map_err(
+            |error| format!("{error}; make the tables of [memory] smaller or the machine's memory larger"),
+        )
+    })
+}
+
+/// Secret numbers that hashes and port choice are keyed by (RFC 6056 §3.3.3).
+fn seed() -> Result<[u64; 4], StartError> {
+    let mut bytes = [[0u8; 8]; 4];
+    let read = std::fs::File::open("/dev/urandom")
+        .and_then(|mut source| source.read_exact(bytes.as_flattened_mut()));
+    read.map_err(|error| {
+        StartError::Failed(format!(
+            "cannot read random numbers from /dev/urandom: {error}; give the daemon access"
+        ))
+    })?;
+    Ok(bytes.map(u64::from_ne_bytes))
+}
+
+fn idle_of(idle: ConfigIdle) -> Idle {
+    match idle {
+        ConfigIdle::Sleep => Idle::Sleep,
+        ConfigIdle::Poll => Idle::Poll,
+    }
+}
+
+/// One line a table: how much of what, all workers together.
+fn memory_budget(handle: &Handle) -> Vec<String> {
+    let Ok(rows) = handle.memory() else { return Vec::new() };
+    let mut tables: Vec<(&str, &str, u64, u64)> = Vec::new();
+    for (_, row) in rows {
+        match tables.iter_mut().find(|(table, pages, ..)| *table == row.table && *pages == row.pages) {
+            Some((_, _, total, bytes)) => {
+                *total += row.total;
+                *bytes += row.bytes;
+            }
+            None => tables.push((row.table, row.pages, row.total, row.bytes)),
+        }
+    }
+    let all: u64 = tables.iter().map(|(_, _, _, bytes)| bytes).sum();
+    let line = |(table, pages, total, bytes): (&str, &str, u64, u64)| {
+        format!("Memory of {table}: room for {total}, {:.1} MiB in {pages} pages.", mib(bytes))
+    };
+    let mut lines: Vec<String> = tables.into_iter().map(line).collect();
+    lines.push(format!("Memory of all tables: {:.1} MiB.", mib(all)));
+    lines
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}

@@ -1,0 +1,319 @@
+//! Whole daemons over in-process ports: config in, packets through, questions answered.
+
+use std::net::Ipv4Addr;
+
+use carrack_nat::row::{Filter, SessionKey};
+use carrack_pipeline::mailbox::{PacketFilter, TraceOutcome};
+use carrack_wire::arp::{ArpPacket, Operation};
+use carrack_wire::build::PacketBuilder;
+use carrack_wire::{Ipv4View, MacAddr, UdpView};
+
+use super::*;
+use crate::request::{CaptureSpec, TraceSpec};
+use crate::stream::Next;
+
+const INSIDE_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 0]);
+const SUBSCRIBER_MAC: MacAddr = MacAddr([2, 0, 0, 0, 1, 1]);
+const GATEWAY_MAC: MacAddr = MacAddr([2, 0, 0, 0, 1, 2]);
+const SUBSCRIBER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 7);
+const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const GATEWAY: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 254);
+const SERVER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 5);
+
+const NETWORK: &str = r#"
+[[interface]]
+name = "inside"
+device = "INSIDE"
+side = "inside"
+address = ["10.0.0.1/24"]
+
+[[interface]]
+name = "outside"
+device = "OUTSIDE"
+side = "outside"
+address = ["192.0.2.1/24"]
+
+[[route]]
+prefix = "0.0.0.0/0"
+via = "192.0.2.254"
+
+[[nat]]
+name = "cgn"
+subscribers = ["10.0.0.0/24"]
+
+[[nat.pool]]
+name = "public"
+addresses = ["192.0.2.16-192.0.2.19"]
+"#;
+
+fn config_text(run_dir: &Path, workers: u8, inside: &str, outside: &str) -> String {
+    let network = NETWORK.replace("INSIDE", inside).replace("OUTSIDE", outside);
+    format!(
+        "[system]\nrun_dir = \"{}\"\n[workers]\ncount = {workers}\n[memory]\nhuge_pages = \"off\"\nframes = 8_192\n\
+         sessions = 65_536\nmappings = 65_536\nsubscribers = 1_024\n{network}",
+        run_dir.display()
+    )
+}
+
+struct Rig {
+    runtime: Runtime,
+    inside: MemPeer,
+    outside: MemPeer,
+    pool: MemPool,
+    dir: tempfile::TempDir,
+}
+
+fn rig(workers: u8) -> Rig {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("carrack.toml");
+    std::fs::write(&path, config_text(dir.path(), workers, "mem:lan", "mem:wan")).unwrap();
+    let mut runtime = Runtime::start(&path, RunOptions::default()).unwrap_or_else(|error| panic!("{error}"));
+    let (inside, outside) = (runtime.mem_peer("lan").unwrap(), runtime.mem_peer("wan").unwrap());
+    let pool = runtime.mem_pool().unwrap();
+    Rig { runtime, inside, outside, pool, dir }
+}
+
+/// The next packet that `wanted` likes.
+fn next(peer: &mut MemPeer, pool: &mut MemPool, wanted: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < deadline {
+        let packets = peer.collect_bytes(pool);
+        if let Some(packet) = packets.into_iter().find(|packet| wanted(packet)) {
+            return packet;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("the expected packet did not come")
+}
+
+fn arp_with(packet: &[u8], operation: Operation) -> Option<ArpPacket> {
+    let arp = (packet.get(12..14) == Some(&[8, 6])).then(|| ArpPacket::parse(&packet[14..]).ok())??;
+    (arp.operation == operation && !arp.is_gratuitous()).then_some(arp)
+}
+
+fn is_ipv4(packet: &[u8]) -> bool {
+    packet.get(12..14) == Some(&[8, 0])
+}
+
+impl Rig {
+    fn arp(&mut self, operation: Operation, mac: MacAddr, ip: Ipv4Addr, target: Ipv4Addr, outside: bool) {
+        let arp = ArpPacket { operation, ..ArpPacket::request(mac, ip.into(), target.into()) };
+        let head = PacketBuilder::new().ethernet(mac, MacAddr::BROADCAST).ethertype(0x0806);
+        let bytes = arp.to_bytes();
+        let packet = head.payload(&bytes).padded().build();
+        let peer = if outside { &mut self.outside } else { &mut self.inside };
+        assert!(peer.inject_bytes(&mut self.pool, &packet));
+    }
+
+    /// Sends a datagram from the subscriber and answers the router's question for its gateway.
+    fn udp_out(&mut self, port: u16) -> Vec<u8> {
+        let packet = PacketBuilder::new()
+            .ethernet(SUBSCRIBER_MAC, INSIDE_MAC)
+            .ipv4(SUBSCRIBER, SERVER)
+            .udp(port, 53)
+            .payload(b"question")
+            .build();
+        assert!(self.inside.inject_bytes(&mut self.pool, &packet));
+        let first = next(&mut self.outside, &mut self.pool, |packet| {
+            is_ipv4(packet) || arp_with(packet, Operation::Request).is_some()
+        });
+        if is_ipv4(&first) {
+            return first;
+        }
+        let question = arp_with(&first, Operation::Request).unwrap();
+        assert_eq!(question.target_ip, u32::from(GATEWAY));
+        let router = Ipv4Addr::from(question.sender_ip);
+        self.arp(Operation::Reply, GATEWAY_MAC, GATEWAY, router, true);
+        next(&mut self.outside, &mut self.pool, is_ipv4)
+    }
+
+    fn settled_balance(&self) {
+        std::thread::sleep(Duration::from_millis(20));
+        let counters = self.runtime.handle().counters();
+        assert_eq!(counters.balance, 0, "{counters:?}");
+    }
+}
+
+#[test]
+fn arp_and_ping_to_the_router_are_answered_with_one_worker_and_with_two() {
+    for workers in [1, 2] {
+        let mut rig = rig(workers);
+        rig.arp(Operation::Request, SUBSCRIBER_MAC, SUBSCRIBER, ROUTER, false);
+        let answer = next(&mut rig.inside, &mut rig.pool, |p| arp_with(p, Operation::Reply).is_some());
+        assert_eq!(arp_with(&answer, Operation::Reply).unwrap().sender_mac, INSIDE_MAC);
+        let ping = PacketBuilder::new()
+            .ethernet(SUBSCRIBER_MAC, INSIDE_MAC)
+            .ipv4(SUBSCRIBER, ROUTER)
+            .echo_request(7, 1)
+            .payload(b"hello")
+            .build();
+        assert!(rig.inside.inject_bytes(&mut rig.pool, &ping));
+        let reply = next(&mut rig.inside, &mut rig.pool, is_ipv4);
+        let reply = Ipv4View::parse(&reply[14..]).unwrap();
+        assert_eq!((reply.src_addr(), reply.dst_addr(), reply.payload()[0]), (ROUTER, SUBSCRIBER, 0));
+        let neighbours = rig.runtime.handle().neighbours().unwrap();
+        assert!(neighbours.iter().any(|row| row.ip == u32::from(SUBSCRIBER)));
+        rig.settled_balance();
+    }
+}
+
+#[test]
+fn pool_addresses_are_answered_for_on_the_outside() {
+    let mut rig = rig(1);
+    rig.arp(Operation::Request, GATEWAY_MAC, GATEWAY, Ipv4Addr::new(192, 0, 2, 17), true);
+    next(&mut rig.outside, &mut rig.pool, |p| arp_with(p, Operation::Reply).is_some());
+}
+
+#[test]
+fn subscriber_is_translated_listed_and_cleared_with_one_worker_and_with_two() {
+    for workers in [1, 2] {
+        let mut rig = rig(workers);
+        let handle = rig.runtime.handle();
+        let out = rig.udp_out(4_000);
+        let out = Ipv4View::parse(&out[14..]).unwrap();
+        assert!((16..20).contains(&out.src_addr().octets()[3]) && out.dst_addr() == SERVER);
+        let outside_port = UdpView::parse(out.payload()).unwrap().src_port();
+        rig.udp_out(4_001);
+        let rows: Vec<_> = handle.sessions(Filter::default(), 0).unwrap().collect();
+        assert_eq!(rows.len(), 2);
+        let (_, row) = rows.iter().find(|(_, row)| row.inside.port == 4_000).unwrap();
+        assert_eq!((row.inside.ip, row.outside.port), (u32::from(SUBSCRIBER), outside_port));
+        assert_eq!(handle.mappings(Filter::default(), 0).unwrap().count(), 2);
+        assert_eq!(handle.subscribers(Filter::default(), 0).unwrap().count(), 1);
+        assert_eq!(handle.pools().unwrap().len(), 4);
+        let key =
+            SessionKey { instance: row.instance, proto: row.proto, inside: row.inside, remote: row.remote };
+        assert_eq!(handle.delete_sessions(vec![key, key]), Ok(1));
+        let filter = Filter { inside_port: Some(4_001), ..Filter::default() };
+        assert_eq!(handle.clear_sessions(filter), Ok(1));
+        assert_eq!(handle.sessions(Filter::default(), 0).unwrap().count(), 0);
+        assert_eq!(handle.workers().iter().map(|worker| worker.stats.packets > 0).filter(|w| *w).count(), 1);
+        rig.settled_balance();
+    }
+}
+
+#[test]
+fn capture_and_trace_show_a_packets_way() {
+    let mut rig = rig(1);
+    let handle = rig.runtime.handle();
+    rig.udp_out(4_000);
+    let filter = PacketFilter::default();
+    let mut capture =
+        handle.capture(CaptureSpec { filter, rx: true, tx: true, drops: true, packets_max: 2 }).unwrap();
+    let mut trace = handle.trace(TraceSpec { filter, packets_max: 1 }).unwrap();
+    rig.udp_out(4_001);
+    let mut seen = Vec::new();
+    while let Next::Item(_, slot) = capture.next_timeout(Duration::from_secs(5)) {
+        seen.push(slot.interface);
+    }
+    assert_eq!(seen.len(), 2);
+    assert_ne!(seen[0], seen[1]);
+    let mut outcomes = Vec::new();
+    while let Next::Item(_, step) = trace.next_timeout(Duration::from_secs(1)) {
+        outcomes.push(step.outcome);
+    }
+    assert!(outcomes.iter().any(|outcome| matches!(outcome, TraceOutcome::Sent(_))), "{outcomes:?}");
+}
+
+#[test]
+fn reload_applies_what_it_can_and_refuses_the_rest_whole() {
+    let mut rig = rig(2);
+    let handle = rig.runtime.handle();
+    rig.udp_out(4_000);
+    let path = rig.dir.path().join("carrack.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let unchanged = handle.reload(None).unwrap();
+    assert!(unchanged.changes.is_empty() && unchanged.generation == 1);
+
+    std::fs::write(&path, text.replace("192.0.2.19", "192.0.2.20")).unwrap();
+    let report = handle.reload(None).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((report.generation, report.changes.len(), report.sessions_ended), (2, 1, 0));
+    assert_eq!(handle.sessions(Filter::default(), 0).unwrap().count(), 1, "the session is unaffected");
+    assert_eq!(handle.pools().unwrap().len(), 5);
+
+    std::fs::write(&path, text.replace("sessions = 65_536", "sessions = 131_072")).unwrap();
+    let Err(ReloadError::NeedsRestart(changes)) = handle.reload(None) else { panic!("not refused") };
+    assert_eq!(changes[0].path, "memory.sessions");
+    std::fs::write(&path, text.replace("side = \"inside\"", "side = \"inisde\"")).unwrap();
+    let Err(ReloadError::Config(errors)) = handle.reload(None) else { panic!("not refused") };
+    assert!(errors[0].line > 0);
+    assert_eq!((handle.generation(), handle.pools().unwrap().len()), (2, 5));
+    assert!(handle.config().unwrap().1.contains("192.0.2.20"));
+    rig.settled_balance();
+}
+
+#[test]
+fn memory_interfaces_routes_and_budget_are_told() {
+    let rig = rig(2);
+    let handle = rig.runtime.handle();
+    let memory = handle.memory().unwrap();
+    assert!(memory.iter().any(|(worker, row)| worker.0 == 1 && row.table == "sessions"));
+    let interfaces = handle.interfaces();
+    assert_eq!(
+        interfaces.iter().map(|row| row.interface.name.as_str()).collect::<Vec<_>>(),
+        ["inside", "outside"]
+    );
+    assert!(!handle.routes().is_empty());
+    assert!(rig.runtime.notices().iter().any(|notice| notice.starts_with("Memory of all tables")));
+}
+
+#[test]
+fn second_daemon_on_the_same_run_directory_is_refused_and_the_first_goes_on() {
+    let mut rig = rig(1);
+    let path = rig.dir.path().join("carrack.toml");
+    let Err(StartError::Failed(why)) = Runtime::start(&path, RunOptions::default()) else {
+        panic!("two daemons")
+    };
+    assert!(why.contains("another carrack"), "{why}");
+    rig.udp_out(4_000);
+}
+
+#[test]
+fn wrong_config_is_an_error_with_a_place_and_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("carrack.toml");
+    let text = config_text(dir.path(), 1, "mem:lan", "mem:wan").replace("via =", "vai =");
+    std::fs::write(&path, text).unwrap();
+    let Err(StartError::Config(errors)) = Runtime::start(&path, RunOptions::default()) else {
+        panic!("started")
+    };
+    assert!(errors[0].message.contains("via"), "{}", errors[0]);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+/// A classic pcap file: header, then each packet with its time and its length twice.
+fn capture_of(packets: &[Vec<u8>]) -> Vec<u8> {
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    let mut file = words(&[0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, 1]);
+    for packet in packets {
+        let len = packet.len() as u32;
+        file.extend(words(&[0, 0, len, len]));
+        file.extend_from_slice(packet);
+    }
+    file
+}
+
+#[test]
+fn run_over_capture_files_reads_all_input_then_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let packets: Vec<Vec<u8>> = (0..20u16)
+        .map(|n| {
+            let builder = PacketBuilder::new().ethernet(SUBSCRIBER_MAC, MacAddr([2, 0, 0, 1, 0, 0]));
+            builder.ipv4(SUBSCRIBER, ROUTER).echo_request(7, n).build()
+        })
+        .collect();
+    let input = dir.path().join("in.pcap");
+    std::fs::write(&input, capture_of(&packets)).unwrap();
+    let device = format!("pcap:rx={},tx={}", input.display(), dir.path().join("out.pcap").display());
+    let outside = format!("pcap:tx={}", dir.path().join("outside.pcap").display());
+    let path = dir.path().join("carrack.toml");
+    std::fs::write(&path, config_text(dir.path(), 1, &device, &outside)).unwrap();
+    let options = RunOptions { exit_when_idle: true, ..RunOptions::default() };
+    let runtime = Runtime::start(&path, options).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(runtime.wait(), EndReason::Idle);
+    assert_eq!(runtime.handle().counters().total.rx, 20);
+    runtime.stop();
+    let written = carrack_io::read_capture(&dir.path().join("out.pcap")).unwrap();
+    let replies = written.iter().filter(|packet| is_ipv4(&packet.bytes)).count();
+    assert_eq!(replies, 20);
+}

@@ -1,0 +1,71 @@
+//! The pipeline's worker as the loop's data plane.
+
+use carrack_base::counters::Accounts;
+use carrack_base::{Now, PortId};
+use carrack_frame::{Frame, FramePool};
+use carrack_pipeline::stats::{STAGES, StageStats};
+use carrack_pipeline::{Worker, WorkerStats};
+
+use crate::stats::Words;
+use crate::worker_loop::DataPlane;
+
+impl DataPlane for Worker {
+    fn rx_buffer(&mut self) -> &mut Vec<Frame> {
+        Worker::rx_buffer(self)
+    }
+
+    fn process(&mut self, now: Now, port: PortId, pool: &mut dyn FramePool) {
+        Worker::process(self, now, port, pool);
+    }
+
+    fn background(&mut self, now: Now, pool: &mut dyn FramePool) {
+        Worker::background(self, now, pool);
+    }
+
+    fn tx(&mut self, port: PortId) -> Option<&mut Vec<Frame>> {
+        Worker::tx(self, port)
+    }
+
+    fn tx_failed(&mut self, port: PortId) {
+        Worker::tx_failed(self, port);
+    }
+
+    fn done(&mut self, pool: &mut dyn FramePool) {
+        Worker::done(self, pool);
+    }
+
+    fn accounts(&mut self) -> &Accounts {
+        Worker::accounts(self)
+    }
+
+    fn write_stats(&mut self, out: &mut Vec<u64>) {
+        let WorkerStats {
+            bursts,
+            packets,
+            burst_sizes,
+            stages,
+            events_lost,
+            sessions,
+            mappings,
+            subscribers,
+        } = Worker::stats(self);
+        out.extend_from_slice(&[*bursts, *packets, *events_lost, *sessions, *mappings, *subscribers]);
+        out.extend_from_slice(burst_sizes);
+        for StageStats { packets, cycles } in stages {
+            out.extend_from_slice(&[*packets, *cycles]);
+        }
+    }
+}
+
+/// Words that [`DataPlane::write_stats`] writes.
+pub(crate) const STATS_WORDS: usize = 6 + 7 + 2 * STAGES.len();
+
+pub(crate) fn read_stats(words: &mut Words<'_>) -> WorkerStats {
+    let [bursts, packets, events_lost, sessions, mappings, subscribers] = words.take();
+    let burst_sizes = words.take();
+    let stages = std::array::from_fn(|_| {
+        let [packets, cycles] = words.take();
+        StageStats { packets, cycles }
+    });
+    WorkerStats { bursts, packets, burst_sizes, stages, events_lost, sessions, mappings, subscribers }
+}
