@@ -5,11 +5,13 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include <rte_alarm.h>
 #include <rte_dev.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
@@ -115,11 +117,6 @@ int carrack_eal_init(int argc, char **argv, int verbose)
 	return 0;
 }
 
-int carrack_eal_cleanup(void)
-{
-	return rte_eal_cleanup();
-}
-
 int carrack_thread_register(void)
 {
 	if (rte_lcore_id() != LCORE_ID_ANY)
@@ -163,11 +160,6 @@ static inline struct rte_mbuf *mbuf_of(const struct carrack_frame *frame)
 void *carrack_pool_create(const char *name, uint32_t frames, uint32_t cache, uint16_t frame_bytes)
 {
 	return rte_pktmbuf_pool_create(name, frames, cache, 0, RTE_PKTMBUF_HEADROOM + frame_bytes, SOCKET_ID_ANY);
-}
-
-void carrack_pool_free(void *pool)
-{
-	rte_mempool_free(pool);
 }
 
 uint32_t carrack_pool_available(const void *pool)
@@ -289,13 +281,46 @@ int carrack_port_start(uint16_t port, struct carrack_port_options *options, void
 	return failed;
 }
 
-int carrack_port_close(uint16_t port, const char *bus, const char *name)
+static int close_now(uint16_t port, const char *bus, const char *name)
 {
 	int failed = rte_eth_dev_stop(port);
 	int not_closed = rte_eth_dev_close(port);
 	int not_removed = rte_eal_hotplug_remove(bus, name);
 
 	return failed ? failed : not_closed ? not_closed : not_removed;
+}
+
+struct closing {
+	uint16_t port;
+	const char *bus;
+	const char *name;
+	int result;
+	sem_t done;
+};
+
+static void close_on_interrupt_thread(void *argument)
+{
+	struct closing *closing = argument;
+
+	closing->result = close_now(closing->port, closing->bus, closing->name);
+	sem_post(&closing->done);
+}
+
+int carrack_port_close(uint16_t port, const char *bus, const char *name)
+{
+	struct rte_eth_dev_info info;
+	struct closing closing = { .port = port, .bus = bus, .name = name };
+
+	/* DPDK's interrupt thread handles a memif's control socket, without a lock against closing: when a peer
+	 * disconnects just then, it works on freed memory. Closing on that very thread cannot overlap. */
+	if (rte_eth_dev_info_get(port, &info) == 0 && strcmp(info.driver_name, "net_memif") == 0 &&
+	    sem_init(&closing.done, 0, 0) == 0 && rte_eal_alarm_set(1, close_on_interrupt_thread, &closing) == 0) {
+		while (sem_wait(&closing.done) != 0)
+			;
+		sem_destroy(&closing.done);
+		return closing.result;
+	}
+	return close_now(port, bus, name);
 }
 
 int carrack_port_link(uint16_t port, struct carrack_link *out)

@@ -44,7 +44,6 @@ struct carrack_stats {
 
 /* Environment. The log goes to a buffer, and to the standard error output too when `verbose`. */
 int carrack_eal_init(int argc, char **argv, int verbose);
-int carrack_eal_cleanup(void);
 size_t carrack_log_take(char *out, size_t size);
 int carrack_thread_register(void);
 void carrack_thread_unregister(void);
@@ -52,7 +51,6 @@ const char *carrack_dpdk_version(void);
 
 /* The pool of mbufs. */
 void *carrack_pool_create(const char *name, uint32_t frames, uint32_t cache, uint16_t frame_bytes);
-void carrack_pool_free(void *pool);
 uint32_t carrack_pool_available(const void *pool);
 int carrack_frame_alloc(void *pool, struct carrack_frame *out);
 void carrack_frame_free(const struct carrack_frame *frames, size_t count);

@@ -1,4 +1,4 @@
-//! DPDK's environment: started once a process, ended when its last port and pool are gone.
+//! DPDK's environment: started once a process, and lasting as long.
 
 use crate::error::{DpdkError, errno_text, take_log};
 use crate::pool::{DpdkPool, PoolUsage};
@@ -45,7 +45,7 @@ impl Default for EalOptions {
     }
 }
 
-/// DPDK, running. Ports and pools keep it alive; the last of them to go ends it.
+/// DPDK, running. Its memory lasts as long as the process, its ports as long as their queues.
 pub struct Dpdk {
     environment: Arc<Environment>,
     watches: Mutex<Vec<PortWatch>>,
@@ -73,15 +73,13 @@ impl Dpdk {
         }
         stale::remove_stale_files();
         start_environment(&options)?;
-        ALIVE.store(true, Ordering::Release);
-        let pool = match create_pool(&options) {
-            Ok(pool) => pool,
-            Err(error) => {
-                end_environment();
-                return Err(error);
-            }
-        };
-        let environment = Arc::new(Environment { pool, frames: options.frames, pci: options.pci });
+        let pool = create_pool(&options)?;
+        let environment = Arc::new(Environment {
+            pool,
+            frames: options.frames,
+            frame_bytes: options.frame_bytes,
+            pci: options.pci,
+        });
         Ok(Dpdk { environment, watches: Mutex::new(Vec::new()) })
     }
 
@@ -129,6 +127,7 @@ impl Dpdk {
 pub(crate) struct Environment {
     pool: NonNull<c_void>,
     frames: u32,
+    frame_bytes: u16,
     pci: Vec<String>,
 }
 
@@ -140,6 +139,10 @@ unsafe impl Sync for Environment {}
 impl Environment {
     pub(crate) fn pool(&self) -> *mut c_void {
         self.pool.as_ptr()
+    }
+
+    pub(crate) fn frame_bytes(&self) -> u16 {
+        self.frame_bytes
     }
 
     pub(crate) fn takes_pci(&self, address: &str) -> bool {
@@ -155,13 +158,8 @@ impl Environment {
 
 impl Drop for Environment {
     fn drop(&mut self) {
-        let usage = self.usage();
-        // A frame still out points into DPDK's memory: leaving it mapped until the process ends is the only safe answer.
-        if usage.available >= usage.frames {
-            // SAFETY: every buffer is home, and every port and pool handle held this environment and is gone.
-            unsafe { ffi::carrack_pool_free(self.pool.as_ptr()) };
-            end_environment();
-        }
+        // DPDK's own cleanup unmaps its memory while its interrupt thread still reads it. Ports are closed by now, and the
+        // rest goes with the process; so frames and registered threads may outlive this value, too.
         stale::remove_own_files();
     }
 }
@@ -175,18 +173,16 @@ struct Registration;
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        if ALIVE.load(Ordering::Acquire) {
-            // SAFETY: this very thread has registered, and the environment has not ended.
-            unsafe { ffi::carrack_thread_unregister() };
-        }
+        // SAFETY: this very thread has registered, and the environment lasts as long as the process.
+        unsafe { ffi::carrack_thread_unregister() };
     }
 }
 
 /// Registers the calling thread unless it has been tried before.
 pub(crate) fn register_thread() {
     REGISTRATION.with_borrow_mut(|registration| {
-        if registration.is_none() && ALIVE.load(Ordering::Acquire) {
-            // SAFETY: the environment runs; the shim leaves threads alone that DPDK already knows.
+        if registration.is_none() {
+            // SAFETY: whoever calls holds a port or the environment, so it runs; the shim leaves threads alone that DPDK already knows.
             let _ = unsafe { ffi::carrack_thread_register() };
             *registration = Some(Registration);
         }
@@ -194,7 +190,6 @@ pub(crate) fn register_thread() {
 }
 
 static STARTED: AtomicBool = AtomicBool::new(false);
-static ALIVE: AtomicBool = AtomicBool::new(false);
 
 const FRAMES_MIN: u32 = 1024;
 const FRAMES_MAX: u32 = 16 << 20;
@@ -303,13 +298,6 @@ fn create_pool(options: &EalOptions) -> Result<NonNull<c_void>, DpdkError> {
             memory_mib(options)
         ))
     })
-}
-
-fn end_environment() {
-    if ALIVE.swap(false, Ordering::AcqRel) {
-        // SAFETY: the environment runs, and this is the one place that ends it.
-        let _ = unsafe { ffi::carrack_eal_cleanup() };
-    }
 }
 
 /// The processors a thread may run on.

@@ -45,7 +45,6 @@ pub(crate) struct Stats {
 
 unsafe extern "C" {
     pub fn carrack_eal_init(argc: c_int, argv: *mut *mut c_char, verbose: c_int) -> c_int;
-    pub fn carrack_eal_cleanup() -> c_int;
     pub fn carrack_log_take(out: *mut c_char, size: usize) -> usize;
     pub fn carrack_thread_register() -> c_int;
     pub fn carrack_thread_unregister();
@@ -53,7 +52,6 @@ unsafe extern "C" {
 
     pub fn carrack_pool_create(name: *const c_char, frames: u32, cache: u32, frame_bytes: u16)
     -> *mut c_void;
-    pub fn carrack_pool_free(pool: *mut c_void);
     pub fn carrack_pool_available(pool: *const c_void) -> u32;
     pub fn carrack_frame_alloc(pool: *mut c_void, out: *mut Frame) -> c_int;
     pub fn carrack_frame_free(frames: *const Frame, count: usize);

@@ -4,7 +4,7 @@ use crate::eal::{Environment, register_thread};
 use crate::error::{DpdkError, errno_text, take_log};
 use crate::ffi;
 use crate::offload::{interface_mtu, interface_rx_queues};
-use crate::vdev::{DpdkDevice, VdevContext, dpdk_device};
+use crate::vdev::{DpdkDevice, VdevContext, dpdk_device, frame_bytes_needed};
 use carrack_frame::Frame;
 use carrack_io::{DeviceSpec, LinkInfo, MacAddress, PacketIo, PortStats};
 use std::ffi::{CString, c_int};
@@ -80,6 +80,13 @@ pub(crate) fn open(
     let kernel_mtu = device.kernel_interface().map(|interface| mtu_of(device, interface)).transpose()?;
     let mtu = options.mtu.or(kernel_mtu).unwrap_or(1500);
     require_all_queues(device, options.queues)?;
+    let (needed, present) = (frame_bytes_needed(device, mtu), u32::from(environment.frame_bytes()));
+    if needed > present {
+        return Err(DpdkError::new(format!(
+            "{device}: packets of its MTU, {mtu} bytes, need frames of {needed} bytes, and the pool's have {present}. \
+             Use larger frames, or lower the MTU."
+        )));
+    }
     let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
     let dpdk = dpdk_device(device, VdevContext { number, queues: options.queues, mtu })?;
     if dpdk.bus == "pci" && !environment.takes_pci(&dpdk.name) {

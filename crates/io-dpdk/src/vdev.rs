@@ -22,12 +22,27 @@ pub(crate) struct VdevContext {
     pub mtu: u16,
 }
 
-/// Ethernet header, two VLAN tags and the packet socket's own header before a packet in its ring.
-const PACKET_SOCKET_OVERHEAD_BYTES: u32 = 14 + 8 + 128;
+/// Ethernet header and two VLAN tags.
+const ETHERNET_OVERHEAD_BYTES: u32 = 14 + 8;
+/// The packet socket's own header before a packet in its ring, generously.
+const PACKET_SOCKET_OVERHEAD_BYTES: u32 = 128;
+/// Of that, what the driver takes off when it compares a ring's frame with a buffer.
+const PACKET_SOCKET_HEADER_BYTES: u32 = 32;
 /// Frames in each packet socket ring.
 const PACKET_SOCKET_FRAMES: u32 = 1024;
-/// Smallest block of a packet socket ring: a few frames, a multiple of any page size in use.
-const PACKET_SOCKET_BLOCK_BYTES_MIN: u32 = 16_384;
+/// The driver expects a ring's frames side by side, so a block is a whole number of frames and of pages: eight frames
+/// of a multiple of 512 bytes are both.
+const PACKET_SOCKET_FRAMES_PER_BLOCK: u32 = 8;
+const PACKET_SOCKET_FRAME_STEP_BYTES: u32 = 512;
+
+/// Bytes a pool's frames need for a kernel interface of this MTU; 0 where the driver adapts to the pool.
+pub(crate) fn frame_bytes_needed(device: &DeviceSpec, mtu: u16) -> u32 {
+    match device {
+        DeviceSpec::AfPacket { .. } => packet_socket_frame(mtu) - PACKET_SOCKET_HEADER_BYTES,
+        DeviceSpec::AfXdp { .. } => u32::from(mtu) + ETHERNET_OVERHEAD_BYTES,
+        _ => 0,
+    }
+}
 
 /// Translates the config's line.
 ///
@@ -65,11 +80,16 @@ pub(crate) fn dpdk_device(device: &DeviceSpec, context: VdevContext) -> Result<D
 }
 
 fn packet_socket(interface: &str, queues: u16, mtu: u16) -> String {
-    let frame = (u32::from(mtu) + PACKET_SOCKET_OVERHEAD_BYTES).next_power_of_two().max(2048);
-    let block = frame.max(PACKET_SOCKET_BLOCK_BYTES_MIN);
+    let frame = packet_socket_frame(mtu);
+    let block = frame * PACKET_SOCKET_FRAMES_PER_BLOCK;
     format!(
         "iface={interface},qpairs={queues},blocksz={block},framesz={frame},framecnt={PACKET_SOCKET_FRAMES}"
     )
+}
+
+fn packet_socket_frame(mtu: u16) -> u32 {
+    let packet = u32::from(mtu) + ETHERNET_OVERHEAD_BYTES + PACKET_SOCKET_OVERHEAD_BYTES;
+    packet.next_multiple_of(PACKET_SOCKET_FRAME_STEP_BYTES).max(2048)
 }
 
 fn memif(socket: &Path, id: u32, role: MemifRole, zero_copy: bool) -> String {

@@ -30,10 +30,11 @@ fn each_kind_becomes_its_driver() {
 
 #[test]
 fn packet_socket_rings_hold_the_largest_packet_of_the_interface() {
-    for (mtu, frame, block) in [(1500, 2048, 16_384), (9000, 16_384, 16_384), (16_000, 16_384, 16_384)] {
+    for (mtu, frame, block) in [(1500, 2048, 16_384), (1280, 2048, 16_384), (9000, 9216, 73_728)] {
         let arguments = device("af_packet:eth0", VdevContext { mtu, ..CONTEXT }).arguments;
         let expected = format!("blocksz={block},framesz={frame},");
         assert!(arguments.contains(&expected), "{mtu}: {arguments}");
+        assert_eq!((block % 4096, block % frame), (0, 0), "whole pages, whole frames");
     }
     assert!(device("af_packet:eth0", CONTEXT).arguments.starts_with("iface=eth0,qpairs=2,"));
 }
@@ -43,4 +44,15 @@ fn in_process_devices_are_refused_with_the_alternative() {
     let spec = DeviceSpec::Mem { name: "lan".to_owned() };
     let error = dpdk_device(&spec, CONTEXT).expect_err("mem is not a DPDK device").to_string();
     assert!(error.contains("does not mix"), "{error}");
+}
+
+#[test]
+fn the_usual_frame_sizes_serve_the_usual_interfaces() {
+    for (line, mtu, frame) in
+        [("af_packet:e", 1500, 2048), ("af_packet:e", 9000, 9728), ("af_xdp:e", 1500, 2048)]
+    {
+        let spec = line.parse().unwrap_or_else(|error| panic!("{error}"));
+        assert!(frame_bytes_needed(&spec, mtu) <= frame, "{line} {mtu}");
+        assert!(frame_bytes_needed(&spec, mtu) >= u32::from(mtu) + 22, "{line} {mtu}");
+    }
 }
