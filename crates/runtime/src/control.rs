@@ -382,9 +382,8 @@ impl Control {
     /// Gives up on answers that do not come.
     fn expire(&mut self, now: Now) {
         if let Some(late) = self.state.apply.take_if(|apply| apply.deadline <= now) {
-            let workers: Vec<String> = (late.answers.iter().enumerate())
-                .filter_map(|(worker, answer)| answer.is_none().then(|| worker.to_string()))
-                .collect();
+            let silent = late.answers.iter().enumerate().filter(|(_, answer)| answer.is_none());
+            let workers: Vec<String> = silent.map(|(worker, _)| worker.to_string()).collect();
             let error = format!(
                 "worker {} did not confirm the new configuration in time; it takes it over as soon as it can: look at `show workers`",
                 workers.join(", ")

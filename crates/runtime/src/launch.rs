@@ -18,7 +18,6 @@ use crate::clock::Clock;
 use crate::control::{Control, ControlState, InForce, InputProgress, PortWatcher};
 use crate::handle::Handle;
 use crate::mail::{WorkerEnds, mailbox};
-use crate::request::Request;
 use crate::shared::{EndReason, Shared};
 use crate::worker_loop::{DataPlane, Idle, PortAccess, WorkerLoop};
 

@@ -16,7 +16,7 @@ use carrack_wire::MacAddr;
 use carrack_wire::arp::{ArpPacket, Operation};
 
 use super::*;
-use crate::request::RequestError;
+use crate::request::{InForce, Request, RequestError};
 use crate::shared::WorkerState;
 use crate::stream::Next;
 
