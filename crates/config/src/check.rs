@@ -8,6 +8,8 @@ use crate::read::Notes;
 
 /// Checks a config that was read; faults go to the notes.
 pub(crate) fn config(notes: &Notes, config: &Config) {
-    network::check(notes, config);
-    nat::check(notes, config);
+    // That something is missing is said only of a file that was read in full: what has a fault of its own may be it.
+    let complete = !notes.has_errors();
+    network::check(notes, config, complete);
+    nat::check(notes, config, complete);
 }

@@ -6,7 +6,9 @@ mod nat;
 mod network;
 mod system;
 
+use std::collections::HashMap;
 use std::fmt;
+use std::sync::LazyLock;
 
 /// A table of the config file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,7 +170,10 @@ pub fn keys() -> impl Iterator<Item = &'static KeyInfo> {
 
 /// The key of that name in that table.
 pub(crate) fn key(section: &str, name: &str) -> Option<&'static KeyInfo> {
-    keys().find(|key| key.section == section && key.name == name)
+    // A file may have a million routes; each of their keys is looked up.
+    static BY_NAME: LazyLock<HashMap<(&str, &str), &KeyInfo>> =
+        LazyLock::new(|| keys().map(|key| ((key.section, key.name), key)).collect());
+    BY_NAME.get(&(section, name)).copied()
 }
 
 /// The table of that path.
@@ -180,7 +185,6 @@ pub(crate) fn section(path: &str) -> Option<&'static SectionInfo> {
 pub(crate) fn header(path: &str) -> String {
     match section(path) {
         Some(info) if info.many => format!("[[{path}]]"),
-        _ if path.is_empty() => "the top of the file".to_owned(),
         _ => format!("[{path}]"),
     }
 }
@@ -213,3 +217,6 @@ const fn row(
 ) -> KeyInfo {
     KeyInfo { section, name, kind, default, effect, meaning, example }
 }
+
+#[cfg(test)]
+mod tests;

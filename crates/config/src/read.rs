@@ -43,6 +43,10 @@ impl Notes {
         self.faults.borrow_mut().push(fault);
     }
 
+    pub(crate) fn has_errors(&self) -> bool {
+        self.faults.borrow().iter().any(|fault| fault.severity == Severity::Error)
+    }
+
     pub(crate) fn warning(&self, span: Span, message: impl Into<String>) {
         let fault = Fault { severity: Severity::Warning, span, message: message.into() };
         self.faults.borrow_mut().push(fault);
@@ -253,8 +257,10 @@ impl<'a> Section<'a> {
 
     fn unknown(&self, name: &str, known: &[&'static str]) -> String {
         let shown: String = name.chars().take(60).collect();
-        let place = keys::header(self.schema);
-        let start = format!("unknown key `{shown}` in {place}");
+        let start = match self.schema {
+            "" => format!("unknown table or key `{shown}`"),
+            schema => format!("unknown key `{shown}` in {}", keys::header(schema)),
+        };
         if let Some(near) = suggest::nearest(name, known.iter().copied()) {
             return format!("{start}; did you mean `{near}`?");
         }

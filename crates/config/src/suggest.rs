@@ -10,7 +10,12 @@ pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
     candidates
         .into_iter()
         .map(|candidate| (strsim::damerau_levenshtein(&word, &candidate.to_lowercase()), candidate))
-        .filter(|(distance, candidate)| *distance <= (candidate.len().max(word.len()) / 3).max(1))
+        .filter(|(distance, candidate)| {
+            let slip = *distance <= (candidate.len().max(word.len()) / 3).max(1);
+            // A unit or a qualifier too many or too few: `udp_s` for `udp`.
+            let longer = candidate.len() > 2 && word.starts_with(*candidate);
+            slip || longer || (word.len() > 2 && candidate.starts_with(&word))
+        })
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }

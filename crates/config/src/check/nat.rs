@@ -11,35 +11,37 @@ use crate::model::{Config, NatConfig, PortsConfig};
 use crate::read::Notes;
 use crate::source::At;
 
-pub(super) fn check(notes: &Notes, config: &Config) {
+pub(super) fn check(notes: &Notes, config: &Config, complete: bool) {
     for nat in &config.nat {
-        vrf_exists(notes, config, &nat.inside_vrf);
-        vrf_exists(notes, config, &nat.outside_vrf);
-        sides(notes, config, nat);
-        something_to_do(notes, nat);
-        inside_of_statics(notes, nat);
+        let inside_known = vrf_exists(notes, config, &nat.inside_vrf);
+        let outside_known = vrf_exists(notes, config, &nat.outside_vrf);
+        if complete {
+            if inside_known {
+                side(notes, config, nat, (Side::Inside, "inside"), &nat.inside_vrf);
+            }
+            if outside_known {
+                side(notes, config, nat, (Side::Outside, "outside"), &nat.outside_vrf);
+            }
+            something_to_do(notes, nat);
+            inside_of_statics(notes, nat);
+        }
+        one_outside_each(notes, nat);
         ports::check(notes, nat);
         hold(notes, nat);
     }
     subscribers(notes, config);
     outside::check(notes, config);
-    ports::forwards(notes, config);
+    ports::forwards(notes, config, complete);
 }
 
 /// Packets enter a NAT at an inside interface of its inside VRF and leave it at an outside one of its outside VRF.
-fn sides(notes: &Notes, config: &Config, nat: &NatConfig) {
-    for (side, word, vrf) in
-        [(Side::Inside, "inside", &nat.inside_vrf), (Side::Outside, "outside", &nat.outside_vrf)]
-    {
-        let here =
-            |side| config.interfaces.iter().any(|interface| interface.side == side && interface.vrf == *vrf);
-        if !here(side) {
-            let message = format!(
-                "NAT instance `{}` has no {word} interface in vrf `{vrf}`; set `side = \"{word}\"` on one there",
-                nat.name
-            );
-            notes.error(nat.name.span, message);
-        }
+fn side(notes: &Notes, config: &Config, nat: &NatConfig, (side, word): (Side, &str), vrf: &At<String>) {
+    if !config.interfaces.iter().any(|interface| interface.side == side && interface.vrf == *vrf) {
+        let message = format!(
+            "NAT instance `{}` has no {word} interface in vrf `{vrf}`; set `side = \"{word}\"` on one there",
+            nat.name
+        );
+        notes.error(nat.name.span, message);
     }
 }
 
@@ -68,6 +70,21 @@ fn inside_of_statics(notes: &Notes, nat: &NatConfig) {
     }
     for rule in nat.forwards.iter().filter(|rule| !served(rule.inside.address)) {
         refuse(rule.inside.span, super::network::ip(rule.inside.address).to_string());
+    }
+}
+
+/// An inside address has one outside address of its own.
+fn one_outside_each(notes: &Notes, nat: &NatConfig) {
+    for (i, rule) in nat.one_to_one.iter().enumerate() {
+        if let Some(other) =
+            nat.one_to_one.iter().take(i).find(|other| other.inside.overlaps(rule.inside.value))
+        {
+            let message = format!(
+                "{} overlaps {}, which has outside addresses {}; an inside address has one of its own",
+                rule.inside, other.inside, other.outside
+            );
+            notes.error(rule.inside.span, message);
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::read::Notes;
 use crate::source::At;
 use crate::suggest;
 
-pub(super) fn check(notes: &Notes, config: &Config) {
+pub(super) fn check(notes: &Notes, config: &Config, complete: bool) {
     devices(notes, config);
     for interface in &config.interfaces {
         vrf_exists(notes, config, &interface.vrf);
@@ -22,22 +22,24 @@ pub(super) fn check(notes: &Notes, config: &Config) {
     addresses(notes, config);
     for route in &config.routes {
         vrf_exists(notes, config, &route.vrf);
-        target(notes, config, route);
+        target(notes, config, route, complete);
     }
     shadowed_routes(notes, config);
 }
 
-/// Reports a routing instance that is not declared.
-pub(super) fn vrf_exists(notes: &Notes, config: &Config, vrf: &At<String>) {
+/// Is the routing instance declared? Reports it if not.
+pub(super) fn vrf_exists(notes: &Notes, config: &Config, vrf: &At<String>) -> bool {
     let known = || std::iter::once(DEFAULT_VRF).chain(config.vrfs.iter().map(|vrf| vrf.value.as_str()));
-    if vrf.is_empty() || known().any(|name| name == vrf.value) {
-        return;
+    // A name that could not be read may be the one.
+    if vrf.is_empty() || known().any(|name| name == vrf.value || name.is_empty()) {
+        return true;
     }
     let near =
         suggest::nearest(vrf, known()).map_or_else(String::new, |near| format!("did you mean `{near}`? Or "));
     let message =
         format!("no routing instance `{vrf}`; {near}declare it with [[vrf]] and `name = \"{vrf}\"`");
     notes.error(vrf.span, message);
+    false
 }
 
 /// One device is one port, and a run is all DPDK or all in process.
@@ -74,7 +76,8 @@ fn interface_names(config: &Config) -> impl Iterator<Item = &str> + Clone {
 /// Reports an interface that does not exist.
 fn find<'a>(notes: &Notes, config: &'a Config, name: &At<String>) -> Option<&'a InterfaceConfig> {
     let found = config.interface(name);
-    if found.is_none() {
+    let unreadable = config.interfaces.iter().any(|interface| interface.name.is_empty());
+    if found.is_none() && !unreadable && !name.is_empty() {
         let hint = suggest::hint(name, interface_names(config));
         notes.error(name.span, format!("no interface `{name}`; {hint}"));
     }
@@ -171,7 +174,7 @@ fn addresses(notes: &Notes, config: &Config) {
     }
 }
 
-fn target(notes: &Notes, config: &Config, route: &RouteConfig) {
+fn target(notes: &Notes, config: &Config, route: &RouteConfig, complete: bool) {
     match &route.target {
         RouteTarget::Blackhole | RouteTarget::Prohibit => {}
         RouteTarget::Interface(interface) => {
@@ -180,7 +183,7 @@ fn target(notes: &Notes, config: &Config, route: &RouteConfig) {
         RouteTarget::Gateway { via, interface: Some(name) } => {
             let Some(interface) = find(notes, config, name) else { return };
             let on_link = interface.addresses.iter().any(|own| own.subnet.contains(via.value));
-            if !on_link && !interface.addresses.is_empty() {
+            if complete && !on_link && !interface.addresses.is_empty() {
                 let message = format!(
                     "gateway {} is on no subnet of `{name}`; {}",
                     ip(via.value),
@@ -191,7 +194,7 @@ fn target(notes: &Notes, config: &Config, route: &RouteConfig) {
             own_gateway(notes, config, route, via);
         }
         RouteTarget::Gateway { via, interface: None } => {
-            if gateway_interface(&config.interfaces, &route.vrf, via.value).is_none() {
+            if complete && gateway_interface(&config.interfaces, &route.vrf, via.value).is_none() {
                 let here = config.interfaces.iter().filter(|interface| interface.vrf == route.vrf);
                 let message = format!(
                     "gateway {} is on no connected subnet of vrf `{}`; {}",

@@ -5,8 +5,7 @@ use super::Fallback::{Absent, Required, Value};
 use super::Kind::{
     Count, Endpoint, Flag, Int, List, Name, PerProto, Ports, Prefix, Range, Seconds, SecondsByPort, Word,
 };
-use super::{Effect, Kind};
-use super::{KeyInfo, SectionInfo, list, row, table};
+use super::{Effect, KeyInfo, Kind, SectionInfo, list, row, table};
 
 /// Longest idle time that the timers can tell apart.
 const SECONDS_MAX: u64 = 30_000;

@@ -3,7 +3,7 @@
 use super::Effect::{InPlace, NeedsRestart, ReDerived};
 use super::Fallback::{Absent, Required, Value};
 use super::Kind::{Address, Device, Flag, Int, InterfaceAddress, List, Name, Prefix, Word};
-use super::{KeyInfo, SectionInfo, list, row};
+use super::{KeyInfo, Kind, SectionInfo, list, row};
 
 pub(super) const SECTIONS: &[SectionInfo] = &[
     list(
@@ -26,7 +26,6 @@ pub(super) const SECTIONS: &[SectionInfo] = &[
 
 const IF: &str = "interface";
 const VLAN: Kind = Int(1, 4094, "");
-use super::Kind;
 
 pub(super) const KEYS: &[KeyInfo] = &[
     row(("vrf", "name"), Name, Required, InPlace, "\"business\"", "Name of the routing instance."),

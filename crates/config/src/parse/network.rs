@@ -70,6 +70,7 @@ fn attach(notes: &Notes, section: &Section<'_>) -> Attach {
     let parent = section.get::<String>("parent");
     let vlan = vlan(notes, section);
     let (has_device, has_parent) = (section.written("device"), section.written("parent"));
+    let tag = ["vlan", "outer", "inner"].iter().find_map(|key| section.written(key));
     match (has_device, has_parent) {
         (None, None) => notes.error(
             section.span,
@@ -82,14 +83,14 @@ fn attach(notes: &Notes, section: &Section<'_>) -> Attach {
             span,
             "both `device` and `parent`; a port has `device`, a VLAN of it is an [[interface]] of its own with `parent`",
         ),
-        (Some(_), None) if vlan.is_some() => {
-            let span = ["vlan", "outer", "inner"].iter().find_map(|key| section.written(key)).unwrap_or(section.span);
+        (Some(_), None) if tag.is_some() => {
+            let span = tag.unwrap_or(section.span);
             notes.error(
                 span,
                 "a tag on a port; give the port an [[interface]] without tags, and this VLAN another one with `parent`",
             );
         }
-        (None, Some(span)) if vlan.is_none() => {
+        (None, Some(span)) if tag.is_none() => {
             notes.error(span, "`parent` without a tag; add `vlan = 100`, or `outer = 200` and `inner = 17`");
         }
         _ => {}
@@ -148,7 +149,8 @@ fn route(notes: &Notes, mut section: Section<'_>) -> Option<RouteConfig> {
     let (blackhole, prohibit) = (section.value::<bool>("blackhole"), section.value::<bool>("prohibit"));
     let forwards = section.written("via").or(section.written("interface"));
     let how_many = [forwards.is_some(), blackhole, prohibit].into_iter().filter(|given| *given).count();
-    if how_many != 1 {
+    let readable = ["blackhole", "prohibit"].iter().all(|key| section.peek::<bool>(key).is_some());
+    if readable && how_many != 1 {
         let message = if how_many == 0 {
             "[[route]] does not say where it leads; give `via`, `interface`, `blackhole = true` or `prohibit = true`"
         } else {

@@ -22,7 +22,7 @@ pub(super) fn workers(notes: &Notes, section: &Section<'_>) -> Workers {
     for core in cores.iter().filter(|core| !seen.insert(core.value)) {
         notes.error(core.span, format!("core {core} is there twice; give each worker a core of its own"));
     }
-    if !cores.is_empty() && cores.len() != usize::from(count.value) {
+    if count.value > 0 && !cores.is_empty() && cores.len() != usize::from(count.value) {
         let message = format!(
             "{} cores for {} workers; list one core for each worker, or none to leave placement to the kernel",
             cores.len(),

@@ -100,11 +100,11 @@ fn room_for(notes: &Notes, plan: plan::Deterministic, ports: &At<u16>, pool: &Po
 }
 
 /// Forwardings of all instances: the outside address is ours to forward, and no port is forwarded twice.
-pub(super) fn forwards(notes: &Notes, config: &Config) {
+pub(super) fn forwards(notes: &Notes, config: &Config, complete: bool) {
     let mut seen: BTreeMap<(&str, u32, usize), Vec<(PortRange, &ForwardConfig)>> = BTreeMap::new();
     for nat in &config.nat {
         for rule in &nat.forwards {
-            address(notes, config, nat, rule);
+            address(notes, config, nat, rule, complete);
             let ports = outside_ports(rule);
             let key = (nat.outside_vrf.value.as_str(), rule.outside.address, rule.proto.index());
             let others = seen.entry(key).or_default();
@@ -130,7 +130,7 @@ fn outside_ports(rule: &ForwardConfig) -> PortRange {
 }
 
 /// The outside address is in a pool of the instance, or the router's own in the outside VRF.
-fn address(notes: &Notes, config: &Config, nat: &NatConfig, rule: &ForwardConfig) {
+fn address(notes: &Notes, config: &Config, nat: &NatConfig, rule: &ForwardConfig, complete: bool) {
     let outside = rule.outside.address;
     let refuse = |message: String| notes.error(rule.outside.span, message);
     let pool_of = |nat: &'_ NatConfig| {
@@ -159,7 +159,7 @@ fn address(notes: &Notes, config: &Config, nat: &NatConfig, rule: &ForwardConfig
         .iter()
         .filter(|interface| interface.vrf == nat.outside_vrf)
         .any(|interface| interface.addresses.iter().any(|own| own.address == outside));
-    if !own {
+    if complete && !own {
         refuse(format!(
             "{} is nobody's: neither in a pool of `{}` nor an own address in vrf `{}`; forward ports of one of those",
             ip(outside),
