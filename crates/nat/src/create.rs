@@ -73,6 +73,8 @@ impl Nat {
         // RFC 4787 REQ-1, RFC 5382 REQ-1, RFC 5508 REQ-1: one mapping for all destinations. A forward rule or
         // one-to-one mapping serves its inside endpoint whatever the behaviour.
         let shared = self.tables.find_mapping(inside, flow.vrf, flow.proto, Direction::Out);
+        // A full table refuses before anything is taken (and reported) that would be given back at once.
+        self.tables.has_room(shared.is_none())?;
         let subscriber = self.subscriber_for(instance, inside.ip)?;
         let made = match shared {
             Some(mapping) => Ok((mapping, false)),
@@ -93,6 +95,13 @@ impl Nat {
 
     fn subscriber_for(&mut self, instance: &Instance, inside: u32) -> Result<u32, Reason> {
         if let Some(id) = self.tables.find_subscriber(inside, instance.inside_vrf) {
+            // Known by another instance's forward rule so far: whose ports it takes, it belongs to.
+            if let Some(line) = self.tables.subscribers.get_mut(id)
+                && line.block_count == 0
+                && line.address == NO_ADDRESS
+            {
+                line.instance = instance.id.0;
+            }
             return Ok(id);
         }
         let id = self.tables.add_subscriber(inside, instance.inside_vrf, instance.id)?;
@@ -122,6 +131,7 @@ impl Nat {
         let exactly = self.contiguous_port(instance, inside, flow);
         let Self { tables, states, rng, events, .. } = self;
         let subscriber = tables.subscribers.get_mut(subscriber_id).ok_or(Reason::NatSubscriberTableFull)?;
+        may_have_session(instance, subscriber.sessions, 0)?;
         within_limits(instance, subscriber, flow.proto, now)?;
         let udp = flow.proto == Proto::Udp;
         let wish = Wish {
@@ -132,7 +142,9 @@ impl Nat {
             exactly,
         };
         let state = states.get_mut(instance.id.index()).ok_or(Reason::NatNoInstance)?;
-        let mut send = |event| events.push(event);
+        let mut send = |event| {
+            events.push(event);
+        };
         let got = state.ports.allocate(instance, subscriber_id, subscriber, wish, now.s(), rng, &mut send)?;
         let line = Mapping {
             inside_ip: inside.ip,
@@ -178,13 +190,14 @@ impl Nat {
     }
 
     /// The outside port that follows the one of the inside port's even neighbour (RTCP after RTP, RFC 4787 §4.2.3).
-    fn contiguous_port(&self, instance: &Instance, inside: Endpoint, flow: &Flow) -> Option<u16> {
+    fn contiguous_port(&self, instance: &Instance, inside: Endpoint, flow: &Flow) -> Option<(u16, u16)> {
         if !instance.contiguity || flow.proto != Proto::Udp || inside.port % 2 == 0 {
             return None;
         }
         let neighbour = Endpoint { ip: inside.ip, port: inside.port - 1 };
         let id = self.tables.find_mapping(neighbour, instance.inside_vrf, flow.proto, Direction::Out)?;
-        self.tables.mappings.get(id)?.outside_port.checked_add(1)
+        let mapping = self.tables.mappings.get(id).filter(|mapping| !mapping.is_static())?;
+        Some((mapping.address, mapping.outside_port.checked_add(1)?))
     }
 
     /// Makes the session on its mapping.
@@ -200,14 +213,8 @@ impl Nat {
         now: Now,
     ) -> Result<u32, Reason> {
         let mapping = *self.tables.mappings.get(mapping_id).ok_or(Reason::NatNoMapping)?;
-        let limits = &instance.limits;
         let sessions = self.tables.subscribers.get(subscriber).map_or(0, |s| s.sessions);
-        if limits.sessions_max != 0 && sessions >= limits.sessions_max {
-            return Err(Reason::NatSessionLimit);
-        }
-        if limits.sessions_per_mapping_max != 0 && mapping.sessions >= limits.sessions_per_mapping_max {
-            return Err(Reason::NatMappingSessionLimit);
-        }
+        may_have_session(instance, sessions, mapping.sessions)?;
         let remote = flow.remote(direction);
         let refresh_in = instance.inbound_refresh.get(flow.proto.index()).copied().unwrap_or(true);
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
@@ -259,10 +266,13 @@ impl Nat {
             return Err(Verdict::Drop(Reason::NatNoMapping));
         }
         let outside = flow.local(Direction::In);
-        let mapping = self
-            .tables
-            .find_mapping(outside, flow.vrf, flow.proto, Direction::In)
-            .or_else(|| self.one_to_one_in(instance, what, flow, outside, now));
+        let mapping = match self.tables.find_mapping(outside, flow.vrf, flow.proto, Direction::In) {
+            Some(mapping) => Some(mapping),
+            None => self.one_to_one_in(instance, what, flow, outside, now).map_err(|reason| {
+                self.note_refusal(instance.id.index(), flow.src, reason);
+                Verdict::Drop(reason)
+            })?,
+        };
         let admitted = mapping.is_some_and(|id| self.is_admitted(instance, id, flow));
         if flow.proto == Proto::Tcp && flow.bits & (flag::SYN | flag::ACK | flag::RST) != flag::SYN {
             // Only a SYN opens from outside, and never without a mapping that admits it.
@@ -273,6 +283,9 @@ impl Nat {
             return Err(self.refuse_in(instance, flow, frame, reason, now));
         };
         let subscriber = self.tables.mappings.get(mapping).map_or(NONE, |m| m.subscriber);
+        if self.has_other_session(mapping, flow) {
+            return Err(Verdict::Drop(Reason::NatFiltered));
+        }
         // The far end may be an outside endpoint of this NAT too: its answers come back through it.
         let hairpin = self.directory.outside(instance.outside_vrf, flow.src).is_some();
         self.open_in(instance, subscriber, mapping, flow, hairpin, now).map_err(|reason| {
@@ -281,6 +294,24 @@ impl Nat {
             self.drop_mapping_if_unused(mapping, now.s());
             Verdict::Drop(reason)
         })
+    }
+
+    /// Do the two ends already talk through another outside endpoint (another mapping of the inside endpoint, under
+    /// dependent mapping, or a second forward rule)? Answers would leave by that one.
+    fn has_other_session(&self, mapping: u32, flow: &Flow) -> bool {
+        let Some(mapping) = self.tables.mappings.get(mapping) else { return false };
+        let remote = flow.remote(Direction::In);
+        let out = Flow {
+            src: mapping.inside_ip,
+            sport: mapping.inside_port,
+            dst: remote.ip,
+            dport: remote.port,
+            vrf: VrfId(mapping.inside_vrf),
+            proto: flow.proto,
+            ..Flow::default()
+        };
+        let hash = self.tables.hash(out.session_key(Direction::Out));
+        self.tables.find_session(hash, &out, Direction::Out).is_some()
     }
 
     fn open_in(
@@ -314,18 +345,19 @@ impl Nat {
         flow: &Flow,
         outside: Endpoint,
         now: Now,
-    ) -> Option<u32> {
-        let Outside::OneToOne { inside_minus_outside, .. } = what else { return None };
+    ) -> Result<Option<u32>, Reason> {
+        let Outside::OneToOne { inside_minus_outside, .. } = what else { return Ok(None) };
         if flow.proto == Proto::Tcp && flow.bits & (flag::SYN | flag::ACK | flag::RST) != flag::SYN {
-            return None;
+            return Ok(None);
         }
+        self.tables.has_room(true)?;
         let inside = Endpoint { ip: outside.ip.wrapping_add(inside_minus_outside), port: outside.port };
-        let subscriber = self.subscriber_for(instance, inside.ip).ok()?;
+        let subscriber = self.subscriber_for(instance, inside.ip)?;
         let made = self.add_one_to_one(instance, subscriber, inside, outside, flow.proto);
         if made.is_err() {
             self.release_subscriber_if_unused(subscriber, now.s());
         }
-        made.ok()
+        made.map(Some)
     }
 
     /// RFC 4787 REQ-8, RFC 5382 REQ-3: may this sender use the mapping? Static mappings admit everybody: that is what
@@ -377,6 +409,18 @@ fn may_open(instance: &Instance, flow: &Flow) -> Result<(), Reason> {
         Proto::Icmp if class_of(flow.bits) != Class::Request => Err(Reason::NatNoMapping),
         Proto::Udp | Proto::Icmp | Proto::Other => Ok(()),
     }
+}
+
+/// RFC 6888 REQ-5: limits on a subscriber's sessions and on those of one mapping.
+fn may_have_session(instance: &Instance, of_subscriber: u32, of_mapping: u32) -> Result<(), Reason> {
+    let limits = &instance.limits;
+    if limits.sessions_max != 0 && of_subscriber >= limits.sessions_max {
+        return Err(Reason::NatSessionLimit);
+    }
+    if limits.sessions_per_mapping_max != 0 && of_mapping >= limits.sessions_per_mapping_max {
+        return Err(Reason::NatMappingSessionLimit);
+    }
+    Ok(())
 }
 
 /// RFC 6888 REQ-4: limits on ports and on the rate of new mappings. Takes a creation token when all is well.

@@ -7,7 +7,7 @@ use carrack_tables::KeyedHasher;
 use crate::deterministic::Deterministic;
 use crate::flow::subscriber_key;
 use crate::policy::{Assignment, Instance, NatPolicy, StaticRule};
-use crate::pool::Slices;
+use crate::slices::Slices;
 
 /// What an outside address is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -81,12 +81,15 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    pub(crate) fn push(&mut self, event: NatEvent) {
-        if self.queue.len() < EVENTS_MAX {
+    /// False when there was no room.
+    pub(crate) fn push(&mut self, event: NatEvent) -> bool {
+        let has_room = self.queue.len() < EVENTS_MAX;
+        if has_room {
             self.queue.push_back(event);
         } else {
             self.lost += 1;
         }
+        has_room
     }
 }
 
@@ -146,7 +149,8 @@ impl Nat {
             swept_at_ns: now.ns,
             second_s: now.s(),
             absorbed: 0,
-            due: Vec::new(),
+            // A sweep is rounded up to whole groups of 64 lines.
+            due: Vec::with_capacity(SWEEP_LINES_MAX + 64),
         };
         this.configure(policy, now)?;
         Ok(this)
@@ -209,7 +213,7 @@ impl Nat {
         routed_outside: impl FnOnce(VrfId, u32) -> bool,
     ) -> Verdict {
         if flow.kind == Kind::IcmpError {
-            return self.icmp_error(flow, direction, frame, now);
+            return self.icmp_error(flow, direction, frame, routed_outside);
         }
         let found = match self.tables.sessions.get_mut(line) {
             Some(session) if session.is_of(flow, direction) => line,

@@ -1,9 +1,10 @@
 //! ICMP errors through the NAT, both ways (RFC 5508 §4, RFC 5382 REQ-9, RFC 4787 REQ-12).
 
-use carrack_base::{Now, Proto, Reason, VrfId};
+use carrack_base::{Proto, Reason, VrfId};
 use carrack_wire::icmpv4::Icmpv4View;
 use carrack_wire::ipv4::Ipv4View;
 
+use crate::directory::{is_exempt, one_to_one_of};
 use crate::engine::{Nat, Verdict};
 use crate::flow::{Direction, Flow};
 use crate::line::{HAIRPIN, Mapping, Session};
@@ -11,14 +12,14 @@ use crate::rewrite::{Embedded, deltas, translate_error};
 
 impl Nat {
     /// Translates an ICMP error by the session of the packet it carries. It neither refreshes nor ends anything
-    /// (RFC 5508 REQ-6, RFC 5382 REQ-10, RFC 7857 §6).
+    /// (RFC 5508 REQ-6, RFC 5382 REQ-10, RFC 7857 §7.1).
     #[cold]
     pub(crate) fn icmp_error(
         &mut self,
         flow: &Flow,
         direction: Direction,
         frame: &mut [u8],
-        _now: Now,
+        routed_outside: impl FnOnce(VrfId, u32) -> bool,
     ) -> Verdict {
         let ours = match direction {
             Direction::In => self.directory.outside(flow.vrf, flow.dst).is_some(),
@@ -33,12 +34,14 @@ impl Nat {
         };
         let hash = self.hash(&inner, direction);
         let Some((session, line)) = self.session_of_error(hash, &inner, direction) else {
-            // An error from inside about a packet that was never translated travels as it is.
-            let untranslated = direction == Direction::Out
-                && self.directory.instance_of_inside(flow.vrf, inner.src).is_none();
+            let untranslated = direction == Direction::Out && self.is_untranslated(&inner, routed_outside);
             return if untranslated { Verdict::Untouched } else { Verdict::Drop(Reason::NatIcmpNoSession) };
         };
-        translate_error(&session, flow, direction, embedded, frame);
+        let sender = match direction {
+            Direction::Out => self.address_of_sender(&session, flow.src),
+            Direction::In => session.inside_ip,
+        };
+        translate_error(&session, sender, flow, direction, embedded, frame);
         let vrf = match direction {
             Direction::Out => VrfId(session.outside_vrf),
             Direction::In => VrfId(session.inside_vrf),
@@ -47,6 +50,25 @@ impl Nat {
         let hairpin = direction == Direction::Out
             && (session.flags & HAIRPIN != 0 || self.directory.outside(vrf, flow.dst).is_some());
         Verdict::Translated { line, created: false, vrf, hairpin }
+    }
+
+    /// Was a packet to this inside endpoint never translated, so that an error about it travels as it is (RFC 6888
+    /// REQ-6)? Its source is exempt, or is no outside address at all.
+    fn is_untranslated(&self, inner: &Flow, routed_outside: impl FnOnce(VrfId, u32) -> bool) -> bool {
+        let instance =
+            self.directory.instance_of_inside(inner.vrf, inner.src).and_then(|id| self.instance(id));
+        let Some(instance) = instance else { return true };
+        let vrf = instance.outside_vrf;
+        is_exempt(instance, inner.dst)
+            || (self.directory.outside(vrf, inner.dst).is_none() && !routed_outside(vrf, inner.dst))
+    }
+
+    /// RFC 5508 REQ-5c: the outer source of an error from inside is the sender's own one-to-one address when it has
+    /// one, else the outside address of the session.
+    fn address_of_sender(&self, session: &Session, sender: u32) -> u32 {
+        let instance = self.directory.instance_of_inside(VrfId(session.inside_vrf), sender);
+        let own = instance.and_then(|id| self.instance(id)).and_then(|i| one_to_one_of(i, sender));
+        own.unwrap_or(session.outside_ip)
     }
 
     /// The session of the embedded packet; where only its mapping is left, a stand-in with the mapping's rewrite

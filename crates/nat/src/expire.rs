@@ -9,7 +9,7 @@ use crate::row::NatEvent;
 use crate::syn::OverdueSyn;
 
 /// Idle blocks looked at in one call.
-const IDLE_BLOCKS_MAX: usize = 64;
+const IDLE_BLOCKS_MAX: usize = 16;
 
 impl Nat {
     /// Expires what is due, a bounded share of the tables a call. Call it often (between bursts).
@@ -20,9 +20,12 @@ impl Nat {
         if lines > 0 {
             self.sweep(lines, now.s());
         }
+        for at in 0..self.states.len() {
+            self.release_idle_blocks(at, now.s());
+        }
         if now.s() != self.second_s {
             self.second_s = now.s();
-            self.each_second(now.s());
+            self.each_second();
         }
     }
 
@@ -97,7 +100,9 @@ impl Nat {
         }
         let at = subscriber.instance().index();
         let (Some(instance), Some(state)) = (policy.instances.get(at), states.get_mut(at)) else { return };
-        let mut send = |event| events.push(event);
+        let mut send = |event| {
+            events.push(event);
+        };
         let keeps_blocks =
             matches!(instance.assignment, Assignment::Blocks { idle_release_s, .. } if idle_release_s > 0);
         while !keeps_blocks && let Some(block) = subscriber.blocks().first().copied() {
@@ -109,9 +114,8 @@ impl Nat {
         }
     }
 
-    fn each_second(&mut self, now_s: u32) {
+    fn each_second(&mut self) {
         for at in 0..self.states.len() {
-            self.release_idle_blocks(at, now_s);
             self.watch_threshold(at);
             self.report_refusals(at);
         }
@@ -130,7 +134,9 @@ impl Nat {
             }
             let Some((owner, block)) = state.ports.next_idle(idle_release_s, now_s) else { return };
             let Some(subscriber) = tables.subscribers.get_mut(owner) else { continue };
-            let mut send = |event| events.push(event);
+            let mut send = |event| {
+                events.push(event);
+            };
             state.ports.release_block(instance, subscriber, block, now_s, &mut send);
             if subscriber.is_unused() {
                 state.ports.unbind(instance, subscriber, &mut send);
@@ -172,8 +178,11 @@ impl Nat {
         for (index, count) in state.refused.iter_mut().enumerate() {
             if let Some(reason) = Reason::from_index(index).filter(|_| *count > 0) {
                 let inside = state.refused_last;
-                let count = std::mem::take(count);
-                events.push(NatEvent::Refused { instance: instance.id, inside, reason, count });
+                let event = NatEvent::Refused { instance: instance.id, inside, reason, count: *count };
+                // A full queue keeps the count for the next second: management is told in the end.
+                if events.push(event) {
+                    *count = 0;
+                }
             }
         }
     }

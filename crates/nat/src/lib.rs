@@ -2,11 +2,13 @@
 //!
 //! [`Nat`] is one worker's engine. It owns all state of the subscribers that hash to its worker and shares nothing.
 //! `flow` says what a packet is, `engine` finds its session and rewrites it, `create` makes sessions, `expire` ends
-//! them, `errors` carries ICMP errors across, `manage` shows and changes; `pool` gives out ports, `directory` knows
+//! them, `errors` carries ICMP errors across, `manage` shows and deletes, `reconfigure` changes; `pool` and `blocks` give out ports, `directory` knows
 //! whose address is whose.
 #![forbid(unsafe_code)]
 
+mod adopt;
 mod ask;
+mod blocks;
 mod create;
 mod deterministic;
 mod directory;
@@ -18,9 +20,11 @@ mod line;
 mod manage;
 pub mod policy;
 mod pool;
+mod reconfigure;
 mod rewrite;
 mod rng;
 pub mod row;
+mod slices;
 mod syn;
 mod tables;
 mod tcp;

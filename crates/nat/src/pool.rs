@@ -9,11 +9,13 @@ use std::ops::RangeInclusive;
 use carrack_base::{PoolId, Proto, Reason, WorkerId};
 use carrack_tables::{Arena, ArenaError, PagePreference, Parity, PortMap};
 
+use crate::blocks::{Block, Waiting};
 use crate::deterministic::Deterministic;
-use crate::line::{BlockRef, NO_ADDRESS, NONE, Subscriber};
-use crate::policy::{Assignment, Instance, Pool, Pooling};
+use crate::line::{NO_ADDRESS, NONE, Subscriber};
+use crate::policy::{Assignment, Instance, Pooling};
 use crate::rng::Rng;
-use crate::row::{BLOCKS_MAX, BlockRow, NatEvent, PoolRow};
+use crate::row::{NatEvent, PoolRow};
+use crate::slices::Slices;
 
 /// Addresses tried for one allocation before the pool counts as exhausted in `Arbitrary` mode. Bounds the work of a
 /// burst; the address is chosen at random, so a pool that fails so many tries is full for all practical purposes.
@@ -22,80 +24,22 @@ const ADDRESS_TRIES_MAX: usize = 64;
 /// Ports below this are "well known" (RFC 4787 REQ-3a).
 const WELL_KNOWN_END: u16 = 1_024;
 
-/// Which ports of a pool belong to which worker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Slices {
-    first: u16,
-    last: u16,
-    /// Ports of a slice.
-    slice: u32,
-    /// Ports of a block; 1 without blocks.
-    unit: u32,
-}
-
-impl Slices {
-    /// How the ports of a pool are cut for so many workers.
-    #[must_use]
-    pub fn of(pool: &Pool, assignment: Assignment, workers: u8) -> Self {
-        let unit = if let Assignment::Blocks { size, .. } = assignment { u32::from(size).max(1) } else { 1 };
-        let units = (u32::from(pool.port_last.saturating_sub(pool.port_first)) + 1) / unit;
-        let slice = units.div_ceil(u32::from(workers).max(1)).max(1) * unit;
-        Self { first: pool.port_first, last: pool.port_last, slice, unit }
-    }
-
-    /// Whose port it is; worker 0 gets all ports outside the range (static forwards are found there).
-    #[inline]
-    #[must_use]
-    pub fn owner(&self, port: u16) -> WorkerId {
-        if port < self.first || port > self.last {
-            return WorkerId(0);
-        }
-        WorkerId((u32::from(port - self.first) / self.slice) as u8)
-    }
-
-    /// One worker's whole units, as (first port, number of units); none when there are fewer units than workers.
-    fn share(&self, worker: WorkerId) -> (u16, u32) {
-        let units_all = (u32::from(self.last.saturating_sub(self.first)) + 1) / self.unit;
-        let units_slice = self.slice / self.unit;
-        let before = units_slice * u32::from(worker.0);
-        let units = units_all.saturating_sub(before).min(units_slice);
-        if units == 0 {
-            (self.first, 0)
-        } else {
-            ((u32::from(self.first) + before * self.unit) as u16, units)
-        }
-    }
-}
-
-/// One port block.
-#[derive(Debug, Clone, Copy)]
-struct Block {
-    /// Subscriber line, or [`NONE`].
-    owner: u32,
-    /// Mappings in it, all protocols.
-    used: u32,
-    /// When it became empty, seconds.
-    empty_since_s: u32,
-    /// Is it in the idle queue?
-    queued: bool,
-}
-
 /// One outside address.
 #[derive(Debug)]
-struct Address {
-    ip: u32,
-    pool: PoolId,
-    maps: [PortMap; 3],
+pub(crate) struct Address {
+    pub(crate) ip: u32,
+    pub(crate) pool: PoolId,
+    pub(crate) maps: [PortMap; 3],
     /// This worker's ports.
-    first: u16,
+    pub(crate) first: u16,
     /// Number of this worker's ports.
-    ports: u32,
+    pub(crate) ports: u32,
     /// Subscribers paired to it.
-    subscribers: u32,
-    blocks: Vec<Block>,
-    free_blocks: Vec<u16>,
+    pub(crate) subscribers: u32,
+    pub(crate) blocks: Vec<Block>,
+    pub(crate) free_blocks: Vec<u16>,
     /// Its place in `with_blocks`, or `usize::MAX`.
-    listed: usize,
+    pub(crate) listed: usize,
 }
 
 impl Address {
@@ -103,13 +47,6 @@ impl Address {
         // Invariant: a share's ports lie within 16 bits.
         (u32::from(self.first) + self.ports.max(1) - 1) as u16
     }
-}
-
-/// A block waiting: released and in its hold time, or empty and perhaps soon released.
-#[derive(Debug, Clone, Copy)]
-struct Waiting {
-    due_s: u32,
-    at: BlockRef,
 }
 
 /// What an allocation gave.
@@ -123,20 +60,25 @@ pub(crate) struct Allocated {
 /// Outside ports of one instance.
 #[derive(Debug)]
 pub(crate) struct Ports {
-    addresses: Vec<Address>,
+    pub(crate) addresses: Vec<Address>,
     /// (first address, last address, number of the first), sorted.
     by_ip: Vec<(u32, u32, u32)>,
     /// Addresses that have a free block.
-    with_blocks: Vec<u16>,
-    held: VecDeque<Waiting>,
-    idle: VecDeque<Waiting>,
-    block_size: u16,
-    deterministic: Option<Deterministic>,
+    pub(crate) with_blocks: Vec<u16>,
+    pub(crate) held: VecDeque<Waiting>,
+    pub(crate) idle: VecDeque<Waiting>,
+    pub(crate) block_size: u16,
+    /// Hold time of single ports; blocks are held whole.
+    pub(crate) hold_s: u32,
+    /// Ports of forward rules in this worker's share: (address, protocol, port), sorted. Never given to a mapping.
+    forwards: Vec<(u16, u8, u16)>,
+    pub(crate) deterministic: Option<Deterministic>,
     bytes: u64,
     pages: &'static str,
-    pub(crate) mappings: u64,
-    /// Ports or blocks in use, for the threshold.
-    blocks_used: u64,
+    /// Ports in use by protocol, those of forward rules included.
+    pub(crate) used: [u64; 3],
+    ports_total: u64,
+    pub(crate) blocks_used: u64,
     blocks_total: u64,
 }
 
@@ -162,10 +104,13 @@ impl Ports {
             held: VecDeque::new(),
             idle: VecDeque::new(),
             block_size,
+            hold_s,
+            forwards: Vec::new(),
             deterministic: Deterministic::of(instance),
             bytes: arena_bytes as u64,
             pages: page_name(arena.page_kind()),
-            mappings: 0,
+            used: [0; 3],
+            ports_total: 0,
             blocks_used: 0,
             blocks_total: 0,
         };
@@ -190,6 +135,7 @@ impl Ports {
         this.by_ip.sort_unstable();
         let blocks: usize = this.addresses.iter().map(|a| a.blocks.len()).sum();
         this.blocks_total = blocks as u64;
+        this.ports_total = this.addresses.iter().map(|a| u64::from(a.ports)).sum();
         this.held.reserve_exact(blocks);
         this.idle.reserve_exact(blocks);
         Ok(this)
@@ -231,15 +177,38 @@ impl Ports {
         self.addresses.get(usize::from(address)).map(|a| a.ip)
     }
 
-    /// Takes a port out of the pool for a forward rule; `false` when it is in use.
-    pub(crate) fn reserve(&mut self, address: u16, proto: Proto, port: u16, now_s: u32) -> bool {
-        match self.map(address, proto) {
-            Some(map) => map.alloc_exact(port, now_s),
-            None => false,
+    /// Tells which ports of which addresses forward rules use: (address number, protocol, port), sorted. They are
+    /// kept from everybody else as soon as they are free; those that are no rule's any more are given back.
+    pub(crate) fn set_forwards(&mut self, forwards: Vec<(u16, u8, u16)>, now_s: u32) {
+        let before = std::mem::replace(&mut self.forwards, forwards);
+        for (address, proto, port) in before {
+            if !self.is_forwarded(address, proto, port) {
+                let proto = Proto::from_index(proto);
+                self.free_port(address, port, proto, now_s, proto != Proto::Tcp);
+            }
+        }
+        for at in 0..self.forwards.len() {
+            let Some((address, proto, port)) = self.forwards.get(at).copied() else { return };
+            let taken = self
+                .map(address, Proto::from_index(proto))
+                .is_some_and(|map| !map.is_used(port) && map.alloc_exact(port, now_s));
+            if taken && let Some(used) = self.used.get_mut(usize::from(proto)) {
+                *used += 1;
+            }
         }
     }
 
-    fn map(&mut self, address: u16, proto: Proto) -> Option<&mut PortMap> {
+    /// Is the port in this worker's share of the address?
+    pub(crate) fn is_mine(&self, address: u16, port: u16) -> bool {
+        let home = self.addresses.get(usize::from(address));
+        home.is_some_and(|a| a.ports > 0 && (a.first..=a.last()).contains(&port))
+    }
+
+    fn is_forwarded(&self, address: u16, proto: u8, port: u16) -> bool {
+        self.forwards.binary_search(&(address, proto, port)).is_ok()
+    }
+
+    pub(crate) fn map(&mut self, address: u16, proto: Proto) -> Option<&mut PortMap> {
         self.addresses.get_mut(usize::from(address))?.maps.get_mut(proto.index())
     }
 
@@ -257,15 +226,13 @@ impl Ports {
         rng: &mut Rng,
         events: &mut impl FnMut(NatEvent),
     ) -> Result<Allocated, Reason> {
-        let allocated = match instance.assignment {
+        match instance.assignment {
             Assignment::Blocks { per_subscriber_max, .. } => {
                 self.from_blocks(instance, per_subscriber_max, line, subscriber, wish, now_s, rng, events)
             }
             Assignment::Arbitrary => self.from_any(instance, subscriber, wish, now_s, rng, events),
             Assignment::Deterministic { .. } => self.from_share(subscriber, wish, now_s, rng),
-        }?;
-        self.mappings += 1;
-        Ok(allocated)
+        }
     }
 
     fn from_share(
@@ -282,6 +249,13 @@ impl Ports {
             .ok_or(Reason::NatPoolExhausted)?;
         let address = self.number_of(share.outside).ok_or(Reason::NatPoolExhausted)?;
         subscriber.address = address;
+        if let Some((at, port)) = wish.exactly
+            && at == address
+            && (share.first..=share.last).contains(&port)
+            && let Some(allocated) = self.take(address, port..=port, wish, now_s, rng)
+        {
+            return Ok(allocated);
+        }
         self.take(address, share.first..=share.last, wish, now_s, rng).ok_or(Reason::NatPortsExhausted)
     }
 
@@ -295,6 +269,13 @@ impl Ports {
         events: &mut impl FnMut(NatEvent),
     ) -> Result<Allocated, Reason> {
         let paired = instance.pooling == Pooling::Paired;
+        if let Some((address, port)) = wish.exactly
+            && self.is_mine(address, port)
+            && (!paired || subscriber.address == address)
+            && let Some(allocated) = self.take(address, port..=port, wish, now_s, rng)
+        {
+            return Ok(allocated);
+        }
         if paired && subscriber.address != NO_ADDRESS {
             // RFC 4787 REQ-2 and RFC 7857 §4: paired means paired; a full address refuses rather than splits.
             return self.take_any(subscriber.address, wish, now_s, rng).ok_or(Reason::NatPortsExhausted);
@@ -313,96 +294,20 @@ impl Ports {
         Err(Reason::NatPoolExhausted)
     }
 
-    /// A port of this worker's whole share of the address, well-known for well-known where the pool has such
-    /// (RFC 4787 REQ-3a).
+    /// A port of this worker's whole share of the address. RFC 4787 REQ-3a: well-known for well-known where the pool
+    /// has such, and never well-known for others.
     fn take_any(&mut self, address: u16, wish: Wish, now_s: u32, rng: &mut Rng) -> Option<Allocated> {
         let line = self.addresses.get(usize::from(address)).filter(|a| a.ports > 0)?;
         let (first, last) = (line.first, line.last());
-        let range = if first >= WELL_KNOWN_END || last < WELL_KNOWN_END {
-            first..=last
-        } else if wish.inside_port < WELL_KNOWN_END && wish.proto != Proto::Icmp {
-            first..=WELL_KNOWN_END - 1
-        } else {
-            WELL_KNOWN_END..=last
-        };
-        self.take(address, range, wish, now_s, rng)
+        if first >= WELL_KNOWN_END || last < WELL_KNOWN_END {
+            return self.take(address, first..=last, wish, now_s, rng);
+        }
+        let well_known = wish.inside_port < WELL_KNOWN_END && wish.proto != Proto::Icmp;
+        let kept = well_known.then(|| self.take(address, first..=WELL_KNOWN_END - 1, wish, now_s, rng));
+        kept.flatten().or_else(|| self.take(address, WELL_KNOWN_END..=last, wish, now_s, rng))
     }
 
-    #[allow(clippy::too_many_arguments, reason = "the engine's parts are borrowed apart")]
-    fn from_blocks(
-        &mut self,
-        instance: &Instance,
-        per_subscriber_max: u8,
-        line: u32,
-        subscriber: &mut Subscriber,
-        wish: Wish,
-        now_s: u32,
-        rng: &mut Rng,
-        events: &mut impl FnMut(NatEvent),
-    ) -> Result<Allocated, Reason> {
-        for at in subscriber.blocks().iter().rev() {
-            let Some(range) = self.block_range(*at) else { continue };
-            if let Some(allocated) = self.take(at.address, range, wish, now_s, rng) {
-                self.count_in_block(*at, 1, now_s);
-                return Ok(allocated);
-            }
-        }
-        if subscriber.block_count >= per_subscriber_max.min(BLOCKS_MAX as u8) {
-            return Err(Reason::NatBlockLimit);
-        }
-        let at = self.new_block(instance, line, subscriber, now_s, rng, events)?;
-        let range = self.block_range(at).ok_or(Reason::NatPoolExhausted)?;
-        let allocated = self.take(at.address, range, wish, now_s, rng).ok_or(Reason::NatPortsExhausted)?;
-        self.count_in_block(at, 1, now_s);
-        Ok(allocated)
-    }
-
-    fn new_block(
-        &mut self,
-        instance: &Instance,
-        line: u32,
-        subscriber: &mut Subscriber,
-        now_s: u32,
-        rng: &mut Rng,
-        events: &mut impl FnMut(NatEvent),
-    ) -> Result<BlockRef, Reason> {
-        self.end_hold(now_s);
-        let bound = instance.pooling == Pooling::Paired && subscriber.address != NO_ADDRESS;
-        let address = if bound {
-            subscriber.address
-        } else {
-            *self.with_blocks.get(rng.below(self.with_blocks.len())).ok_or(Reason::NatPoolExhausted)?
-        };
-        let full = if bound { Reason::NatPortsExhausted } else { Reason::NatPoolExhausted };
-        let home = self.addresses.get_mut(usize::from(address)).ok_or(full)?;
-        if home.free_blocks.is_empty() {
-            return Err(full);
-        }
-        let block = home.free_blocks.swap_remove(rng.below(home.free_blocks.len()));
-        if let Some(entry) = home.blocks.get_mut(usize::from(block)) {
-            entry.owner = line;
-            entry.used = 0;
-        }
-        self.blocks_used += 1;
-        self.relist(address);
-        if instance.pooling == Pooling::Paired && !bound {
-            self.bind(instance, subscriber, address, events);
-        }
-        let at = BlockRef { address, block };
-        if let Some(slot) = subscriber.blocks.get_mut(usize::from(subscriber.block_count)) {
-            *slot = at;
-            subscriber.block_count += 1;
-        }
-        let event = NatEvent::BlockAllocated {
-            instance: instance.id,
-            inside: subscriber.inside_ip,
-            block: self.block_row(at),
-        };
-        events(event);
-        Ok(at)
-    }
-
-    fn bind(
+    pub(crate) fn bind(
         &mut self,
         instance: &Instance,
         subscriber: &mut Subscriber,
@@ -435,7 +340,7 @@ impl Ports {
         }
     }
 
-    fn take(
+    pub(crate) fn take(
         &mut self,
         address: u16,
         range: RangeInclusive<u16>,
@@ -443,128 +348,31 @@ impl Ports {
         now_s: u32,
         rng: &mut Rng,
     ) -> Option<Allocated> {
-        let ip = self.ip_of(address)?;
-        let map = self.map(address, wish.proto)?;
-        let port = take_port(map, range, wish, now_s, rng)?;
-        Some(Allocated { address, ip, port })
+        let proto = wish.proto.index();
+        loop {
+            let home = self.addresses.get_mut(usize::from(address))?;
+            let port = take_port(home.maps.get_mut(proto)?, range.clone(), wish, now_s, rng)?;
+            let ip = home.ip;
+            *self.used.get_mut(proto)? += 1;
+            // A forward rule's port that was in its hold time when the rule came: from now on it is the rule's.
+            if !self.is_forwarded(address, wish.proto as u8, port) {
+                return Some(Allocated { address, ip, port });
+            }
+        }
     }
 
-    /// Takes a port back. `hold` keeps it from others for the hold time (RFC 6888 REQ-8).
+    /// Takes a mapping's port back. `hold` keeps it from others for the hold time (RFC 6888 REQ-8).
     pub(crate) fn release(&mut self, address: u16, port: u16, proto: Proto, now_s: u32, hold: bool) {
-        self.mappings = self.mappings.saturating_sub(1);
-        if let Some(map) = self.map(address, proto) {
-            map.free(port, now_s, hold);
-        }
-        if let Some(at) = self.block_at(address, port) {
-            self.count_in_block(at, -1, now_s);
+        self.free_port(address, port, proto, now_s, hold);
+        if let Some(block) = self.block_at(address, port) {
+            self.count_in_block(block, -1, now_s);
         }
     }
 
-    fn block_at(&self, address: u16, port: u16) -> Option<BlockRef> {
-        let home = self.addresses.get(usize::from(address))?;
-        let block = port.checked_sub(home.first)?.checked_div(self.block_size)?;
-        Some(BlockRef { address, block })
-    }
-
-    fn block_range(&self, at: BlockRef) -> Option<RangeInclusive<u16>> {
-        let home = self.addresses.get(usize::from(at.address))?;
-        let first = u32::from(home.first) + u32::from(at.block) * u32::from(self.block_size);
-        let first = u16::try_from(first).ok()?;
-        Some(first..=first + (self.block_size.max(1) - 1))
-    }
-
-    pub(crate) fn block_row(&self, at: BlockRef) -> BlockRow {
-        let range = self.block_range(at).unwrap_or(0..=0);
-        BlockRow { ip: self.ip_of(at.address).unwrap_or(0), first: *range.start(), last: *range.end() }
-    }
-
-    fn block_mut(&mut self, at: BlockRef) -> Option<&mut Block> {
-        self.addresses.get_mut(usize::from(at.address))?.blocks.get_mut(usize::from(at.block))
-    }
-
-    fn count_in_block(&mut self, at: BlockRef, change: i32, now_s: u32) {
-        let Some(block) = self.block_mut(at) else { return };
-        block.used = block.used.saturating_add_signed(change);
-        if block.used == 0 && !block.queued && block.owner != NONE {
-            block.empty_since_s = now_s;
-            block.queued = true;
-            self.idle.push_back(Waiting { due_s: now_s, at });
-        } else if block.used == 0 {
-            block.empty_since_s = now_s;
-        }
-    }
-
-    /// Gives a block back: to the hold queue, then to everybody.
-    pub(crate) fn release_block(
-        &mut self,
-        instance: &Instance,
-        subscriber: &mut Subscriber,
-        at: BlockRef,
-        now_s: u32,
-        events: &mut impl FnMut(NatEvent),
-    ) {
-        let row = self.block_row(at);
-        let Some(block) = self.block_mut(at) else { return };
-        block.owner = NONE;
-        let count = usize::from(subscriber.block_count);
-        let held = subscriber.blocks.get_mut(..count).unwrap_or(&mut []);
-        if let Some(place) = held.iter().position(|b| *b == at) {
-            held.swap(place, count - 1);
-            subscriber.block_count -= 1;
-        }
-        events(NatEvent::BlockReleased { instance: instance.id, inside: subscriber.inside_ip, block: row });
-        self.held.push_back(Waiting { due_s: now_s.saturating_add(instance.port_hold_s), at });
-        self.end_hold(now_s);
-    }
-
-    /// Returns blocks whose hold time is over to the free list.
-    pub(crate) fn end_hold(&mut self, now_s: u32) {
-        while self.held.front().is_some_and(|w| w.due_s <= now_s) {
-            let Some(Waiting { at, .. }) = self.held.pop_front() else { return };
-            if let Some(home) = self.addresses.get_mut(usize::from(at.address)) {
-                home.free_blocks.push(at.block);
-                self.blocks_used -= 1;
-            }
-            self.relist(at.address);
-        }
-    }
-
-    /// Blocks that became empty and have been so for `idle_s`: calls back with (owner line, block). A few at a time.
-    pub(crate) fn next_idle(&mut self, idle_s: u32, now_s: u32) -> Option<(u32, BlockRef)> {
-        for _ in 0..8 {
-            let waiting = *self.idle.front().filter(|w| w.due_s <= now_s)?;
-            self.idle.pop_front();
-            let Some(block) = self.block_mut(waiting.at) else { continue };
-            block.queued = false;
-            if block.used > 0 || block.owner == NONE {
-                continue;
-            }
-            let due_s = block.empty_since_s.saturating_add(idle_s);
-            let owner = block.owner;
-            if due_s <= now_s {
-                return Some((owner, waiting.at));
-            }
-            block.queued = true;
-            self.idle.push_back(Waiting { due_s, at: waiting.at });
-        }
-        None
-    }
-
-    /// Keeps `with_blocks` true for one address.
-    fn relist(&mut self, address: u16) {
-        let Some(home) = self.addresses.get_mut(usize::from(address)) else { return };
-        let (has, place) = (!home.free_blocks.is_empty(), home.listed);
-        if has && place == usize::MAX {
-            home.listed = self.with_blocks.len();
-            self.with_blocks.push(address);
-        } else if !has && place != usize::MAX {
-            home.listed = usize::MAX;
-            self.with_blocks.swap_remove(place);
-            if let Some(moved) = self.with_blocks.get(place).copied()
-                && let Some(moved) = self.addresses.get_mut(usize::from(moved))
-            {
-                moved.listed = place;
-            }
+    fn free_port(&mut self, address: u16, port: u16, proto: Proto, now_s: u32, hold: bool) {
+        let freed = self.map(address, proto).is_some_and(|map| map.free(port, now_s, hold));
+        if freed && let Some(used) = self.used.get_mut(proto.index()) {
+            *used = used.saturating_sub(1);
         }
     }
 
@@ -573,11 +381,7 @@ impl Ports {
         let (used, total) = if self.blocks_total > 0 {
             (self.blocks_used, self.blocks_total)
         } else {
-            let ports: u64 = self.addresses.iter().map(|a| u64::from(a.ports)).sum();
-            let used = |proto: usize| -> u64 {
-                self.addresses.iter().filter_map(|a| a.maps.get(proto)).map(|m| u64::from(m.used())).sum()
-            };
-            ((0..3).map(used).max().unwrap_or(0), ports)
+            (self.used.into_iter().max().unwrap_or(0), self.ports_total)
         };
         (used * 100).checked_div(total).unwrap_or(0).min(100) as u8
     }
@@ -601,8 +405,8 @@ impl Ports {
         self.addresses.len()
     }
 
-    pub(crate) fn memory(&self) -> (u64, u64, &'static str) {
-        (self.addresses.len() as u64, self.bytes, self.pages)
+    pub(crate) fn memory(&self) -> (u64, u64, u64, &'static str) {
+        (self.ports_total * 3, self.used.iter().sum(), self.bytes, self.pages)
     }
 }
 
@@ -615,8 +419,8 @@ pub(crate) struct Wish {
     pub(crate) parity: bool,
     /// Leave room for the next port (RTP and RTCP).
     pub(crate) contiguity: bool,
-    /// This very port, when the inside port's even neighbour has the one below it.
-    pub(crate) exactly: Option<u16>,
+    /// This very port of this address, when the inside port's even neighbour has the one below it.
+    pub(crate) exactly: Option<(u16, u16)>,
 }
 
 /// A port of the range as wished; parity and contiguity give way when the range has no such port.
@@ -627,11 +431,8 @@ fn take_port(
     now_s: u32,
     rng: &mut Rng,
 ) -> Option<u16> {
-    if let Some(port) = wish.exactly
-        && range.contains(&port)
-        && map.alloc_exact(port, now_s)
-    {
-        return Some(port);
+    if range.start() == range.end() {
+        return map.alloc_exact(*range.start(), now_s).then_some(*range.start());
     }
     let hint = rng.next_u16();
     if wish.contiguity

@@ -87,10 +87,11 @@ fn rewrite_transport(proto: Proto, ip_proto: u8, port: u16, port_at: usize, delt
 /// Rewrites an ICMP error that carries a packet of the session (RFC 5508 REQ-4, REQ-5): the outer address, the
 /// embedded packet's address, port and checksums, then the ICMP checksum over all of it.
 ///
-/// `direction` is the error's own: an error coming in carries a packet that went out. The outer address of an error
-/// going out becomes the session's outside address, whoever inside sent it (RFC 5508 REQ-5).
+/// `direction` is the error's own: an error coming in carries a packet that went out. `outer` replaces the outer
+/// source of an error going out, the outer destination of one coming in.
 pub(crate) fn translate_error(
     session: &Session,
+    outer: u32,
     flow: &Flow,
     direction: Direction,
     embedded: Embedded,
@@ -113,7 +114,7 @@ pub(crate) fn translate_error(
         return;
     };
     let l4 = l4 - l3;
-    set_address(packet, outer_at, address);
+    set_address(packet, outer_at, outer);
     if let Some(inner) = packet.get_mut(l4 + 8..) {
         let header_len = usize::from(inner.first().copied().unwrap_or(0x45) & 0x0f) * 4;
         if let Some(at) = inner.get_mut(embedded_at..embedded_at + 4) {

@@ -113,6 +113,17 @@ impl Tables {
         })
     }
 
+    /// Is there a line left for a session (and for a mapping, when it needs one)?
+    pub(crate) fn has_room(&self, needs_mapping: bool) -> Result<(), Reason> {
+        if self.sessions.len() >= self.sessions.capacity() {
+            return Err(Reason::NatSessionTableFull);
+        }
+        if needs_mapping && self.mappings.len() >= self.mappings.capacity() {
+            return Err(Reason::NatMappingTableFull);
+        }
+        Ok(())
+    }
+
     pub(crate) fn find_subscriber(&self, inside: u32, vrf: VrfId) -> Option<u32> {
         self.subscriber_index.find(self.hash(subscriber_key(inside, vrf)), |id| {
             self.subscribers.get(id).is_some_and(|line| line.inside_ip == inside && line.inside_vrf == vrf.0)
@@ -248,6 +259,15 @@ impl Tables {
         permissions.index.find(self.hash(Self::permission_key(mapping, remote_ip)), |id| {
             permissions.lines.get(id).is_some_and(|p| p.mapping == mapping && p.remote_ip == remote_ip)
         })
+    }
+
+    /// Permits the remote address of a session that was made before permissions were kept.
+    pub(crate) fn permit_session(&mut self, id: u32) {
+        let Some(line) = self.sessions.get(id).filter(|line| line.permission == NONE) else { return };
+        let permission = self.permit(line.mapping, line.remote_ip).unwrap_or(NONE);
+        if let Some(line) = self.sessions.get_mut(id) {
+            line.permission = permission;
+        }
     }
 
     fn permit(&mut self, mapping: u32, remote_ip: u32) -> Option<u32> {

@@ -194,7 +194,7 @@ pub fn empty(world: &mut World) {
     for nat in &world.nats {
         assert_eq!(nat.held_syns(), 0, "SYNs");
         for row in nat.memory() {
-            let kept = ["mappings", "mapping-index"].contains(&row.table);
+            let kept = ["mappings", "mapping-index", "pool-addresses"].contains(&row.table);
             assert!(row.used == 0 || kept, "{} of {} used", row.used, row.table);
         }
     }

@@ -214,7 +214,7 @@ impl World {
     }
 
     /// From outside (VRF 1).
-    pub fn into(&mut self, frame: &[u8]) -> Outcome {
+    pub fn incoming(&mut self, frame: &[u8]) -> Outcome {
         self.send(1, Direction::In, frame)
     }
 
@@ -265,7 +265,7 @@ impl World {
     /// A whole packet from outside: its translated destination.
     #[track_caller]
     pub fn send_in(&mut self, frame: &[u8]) -> Result<Endpoint, Reason> {
-        match self.into(frame) {
+        match self.incoming(frame) {
             Outcome::Translated { frame, .. } => Ok(outer(&frame).destination),
             Outcome::Drop(reason) => Err(reason),
             other => panic!("neither translated nor dropped: {other:?}"),

@@ -1,0 +1,228 @@
+//! Port blocks: a subscriber gets whole ranges of ports, so that one log line tells about many mappings
+//! (RFC 6888 REQ-14), and gives them back when they are idle.
+
+use std::ops::RangeInclusive;
+
+use carrack_base::Reason;
+
+use crate::line::{BlockRef, NO_ADDRESS, NONE, Subscriber};
+use crate::policy::{Instance, Pooling};
+use crate::pool::{Allocated, Ports, Wish};
+use crate::rng::Rng;
+use crate::row::{BLOCKS_MAX, BlockRow, NatEvent};
+
+/// One port block.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Block {
+    /// Subscriber line, or [`NONE`].
+    pub(crate) owner: u32,
+    /// Mappings in it, all protocols.
+    pub(crate) used: u32,
+    /// When it became empty, seconds.
+    pub(crate) empty_since_s: u32,
+    /// Is it in the idle queue?
+    pub(crate) queued: bool,
+}
+
+/// A block waiting: released and in its hold time, or empty and perhaps soon released.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Waiting {
+    pub(crate) due_s: u32,
+    pub(crate) at: BlockRef,
+}
+
+impl Ports {
+    #[allow(clippy::too_many_arguments, reason = "the engine's parts are borrowed apart")]
+    pub(crate) fn from_blocks(
+        &mut self,
+        instance: &Instance,
+        per_subscriber_max: u8,
+        line: u32,
+        subscriber: &mut Subscriber,
+        wish: Wish,
+        now_s: u32,
+        rng: &mut Rng,
+        events: &mut impl FnMut(NatEvent),
+    ) -> Result<Allocated, Reason> {
+        if let Some((address, port)) = wish.exactly {
+            let mine = self.block_at(address, port).filter(|at| subscriber.blocks().contains(at));
+            if let Some(at) = mine
+                && let Some(allocated) = self.take(address, port..=port, wish, now_s, rng)
+            {
+                self.count_in_block(at, 1, now_s);
+                return Ok(allocated);
+            }
+        }
+        for at in subscriber.blocks().iter().rev() {
+            let Some(range) = self.block_range(*at) else { continue };
+            if let Some(allocated) = self.take(at.address, range, wish, now_s, rng) {
+                self.count_in_block(*at, 1, now_s);
+                return Ok(allocated);
+            }
+        }
+        if subscriber.block_count >= per_subscriber_max.min(BLOCKS_MAX as u8) {
+            return Err(Reason::NatBlockLimit);
+        }
+        let at = self.new_block(instance, line, subscriber, now_s, rng, events)?;
+        let range = self.block_range(at).ok_or(Reason::NatPoolExhausted)?;
+        let allocated = self.take(at.address, range, wish, now_s, rng).ok_or(Reason::NatPortsExhausted)?;
+        self.count_in_block(at, 1, now_s);
+        Ok(allocated)
+    }
+
+    fn new_block(
+        &mut self,
+        instance: &Instance,
+        line: u32,
+        subscriber: &mut Subscriber,
+        now_s: u32,
+        rng: &mut Rng,
+        events: &mut impl FnMut(NatEvent),
+    ) -> Result<BlockRef, Reason> {
+        self.end_hold(now_s);
+        let bound = instance.pooling == Pooling::Paired && subscriber.address != NO_ADDRESS;
+        let address = if bound {
+            subscriber.address
+        } else {
+            *self.with_blocks.get(rng.below(self.with_blocks.len())).ok_or(Reason::NatPoolExhausted)?
+        };
+        let full = if bound { Reason::NatPortsExhausted } else { Reason::NatPoolExhausted };
+        let home = self.addresses.get_mut(usize::from(address)).ok_or(full)?;
+        if home.free_blocks.is_empty() {
+            return Err(full);
+        }
+        let block = home.free_blocks.swap_remove(rng.below(home.free_blocks.len()));
+        if let Some(entry) = home.blocks.get_mut(usize::from(block)) {
+            entry.owner = line;
+            entry.used = 0;
+        }
+        self.blocks_used += 1;
+        self.relist(address);
+        if instance.pooling == Pooling::Paired && !bound {
+            self.bind(instance, subscriber, address, events);
+        }
+        let at = BlockRef { address, block };
+        if let Some(slot) = subscriber.blocks.get_mut(usize::from(subscriber.block_count)) {
+            *slot = at;
+            subscriber.block_count += 1;
+        }
+        // Idle until something is in it, so that it finds its way back even when nothing ever is.
+        self.count_in_block(at, 0, now_s);
+        let event = NatEvent::BlockAllocated {
+            instance: instance.id,
+            inside: subscriber.inside_ip,
+            block: self.block_row(at),
+        };
+        events(event);
+        Ok(at)
+    }
+
+    /// The block of this worker that a port is in.
+    pub(crate) fn block_at(&self, address: u16, port: u16) -> Option<BlockRef> {
+        let home = self.addresses.get(usize::from(address))?;
+        let block = port.checked_sub(home.first)?.checked_div(self.block_size)?;
+        (usize::from(block) < home.blocks.len()).then_some(BlockRef { address, block })
+    }
+
+    pub(crate) fn block_range(&self, at: BlockRef) -> Option<RangeInclusive<u16>> {
+        let home = self.addresses.get(usize::from(at.address))?;
+        let first = u32::from(home.first) + u32::from(at.block) * u32::from(self.block_size);
+        let first = u16::try_from(first).ok()?;
+        Some(first..=first + (self.block_size.max(1) - 1))
+    }
+
+    pub(crate) fn block_row(&self, at: BlockRef) -> BlockRow {
+        let range = self.block_range(at).unwrap_or(0..=0);
+        BlockRow { ip: self.ip_of(at.address).unwrap_or(0), first: *range.start(), last: *range.end() }
+    }
+
+    pub(crate) fn block_mut(&mut self, at: BlockRef) -> Option<&mut Block> {
+        self.addresses.get_mut(usize::from(at.address))?.blocks.get_mut(usize::from(at.block))
+    }
+
+    pub(crate) fn count_in_block(&mut self, at: BlockRef, change: i32, now_s: u32) {
+        let Some(block) = self.block_mut(at) else { return };
+        block.used = block.used.saturating_add_signed(change);
+        if block.used == 0 && !block.queued && block.owner != NONE {
+            block.empty_since_s = now_s;
+            block.queued = true;
+            self.idle.push_back(Waiting { due_s: now_s, at });
+        } else if block.used == 0 {
+            block.empty_since_s = now_s;
+        }
+    }
+
+    /// Gives a block back: to the hold queue, then to everybody.
+    pub(crate) fn release_block(
+        &mut self,
+        instance: &Instance,
+        subscriber: &mut Subscriber,
+        at: BlockRef,
+        now_s: u32,
+        events: &mut impl FnMut(NatEvent),
+    ) {
+        let row = self.block_row(at);
+        let Some(block) = self.block_mut(at) else { return };
+        block.owner = NONE;
+        let count = usize::from(subscriber.block_count);
+        let held = subscriber.blocks.get_mut(..count).unwrap_or(&mut []);
+        if let Some(place) = held.iter().position(|b| *b == at) {
+            held.swap(place, count - 1);
+            subscriber.block_count -= 1;
+        }
+        events(NatEvent::BlockReleased { instance: instance.id, inside: subscriber.inside_ip, block: row });
+        self.held.push_back(Waiting { due_s: now_s.saturating_add(instance.port_hold_s), at });
+        self.end_hold(now_s);
+    }
+
+    /// Returns blocks whose hold time is over to the free list.
+    pub(crate) fn end_hold(&mut self, now_s: u32) {
+        while self.held.front().is_some_and(|w| w.due_s <= now_s) {
+            let Some(Waiting { at, .. }) = self.held.pop_front() else { return };
+            if let Some(home) = self.addresses.get_mut(usize::from(at.address)) {
+                home.free_blocks.push(at.block);
+                self.blocks_used -= 1;
+            }
+            self.relist(at.address);
+        }
+    }
+
+    /// Blocks that became empty and have been so for `idle_s`: calls back with (owner line, block). A few at a time.
+    pub(crate) fn next_idle(&mut self, idle_s: u32, now_s: u32) -> Option<(u32, BlockRef)> {
+        for _ in 0..8 {
+            let waiting = *self.idle.front().filter(|w| w.due_s <= now_s)?;
+            self.idle.pop_front();
+            let Some(block) = self.block_mut(waiting.at) else { continue };
+            block.queued = false;
+            if block.used > 0 || block.owner == NONE {
+                continue;
+            }
+            let due_s = block.empty_since_s.saturating_add(idle_s);
+            let owner = block.owner;
+            if due_s <= now_s {
+                return Some((owner, waiting.at));
+            }
+            block.queued = true;
+            self.idle.push_back(Waiting { due_s, at: waiting.at });
+        }
+        None
+    }
+
+    /// Keeps `with_blocks` true for one address.
+    pub(crate) fn relist(&mut self, address: u16) {
+        let Some(home) = self.addresses.get_mut(usize::from(address)) else { return };
+        let (has, place) = (!home.free_blocks.is_empty(), home.listed);
+        if has && place == usize::MAX {
+            home.listed = self.with_blocks.len();
+            self.with_blocks.push(address);
+        } else if !has && place != usize::MAX {
+            home.listed = usize::MAX;
+            self.with_blocks.swap_remove(place);
+            if let Some(moved) = self.with_blocks.get(place).copied()
+                && let Some(moved) = self.addresses.get_mut(usize::from(moved))
+            {
+                moved.listed = place;
+            }
+        }
+    }
+}

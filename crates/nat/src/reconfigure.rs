@@ -1,0 +1,415 @@
+//! A new policy in force: what it still covers goes on untouched, the rest ends.
+
+use std::sync::Arc;
+
+use carrack_base::{Now, Proto, VrfId};
+use carrack_tables::{ArenaError, Slab};
+
+use crate::directory::{Directory, is_exempt, one_to_one_of};
+use crate::engine::{InstanceState, Nat};
+use crate::flow::Direction;
+use crate::line::{FORWARD, HAIRPIN, INDEPENDENT, Mapping, NO_ADDRESS, NONE, REFRESH_IN, Session};
+use crate::policy::{Assignment, Filtering, Instance, NatPolicy, Pooling, StaticRule};
+
+/// What becomes of one old instance.
+struct Change {
+    /// Its number in the new policy; `None` when it is gone.
+    to: Option<usize>,
+    /// Do sessions have to be looked at one by one? No when only timers, limits and the like changed.
+    reach_changed: bool,
+}
+
+impl Nat {
+    /// Takes a new policy into force. Sessions that it still covers go on untouched; the others end. Returns how many
+    /// ended. Instances are known by name. On error nothing has changed.
+    ///
+    /// # Errors
+    /// When memory for a changed pool cannot be had.
+    pub fn configure(&mut self, policy: Arc<NatPolicy>, now: Now) -> Result<u64, ArenaError> {
+        let old = self.policy.clone();
+        if *old == *policy && self.states.len() == policy.instances.len() {
+            self.policy = policy;
+            return Ok(0);
+        }
+        let mut fresh: Vec<Option<InstanceState>> = Vec::with_capacity(policy.instances.len());
+        for instance in &policy.instances {
+            let same = old.instances.iter().any(|b| b.name == instance.name && same_ports(b, instance));
+            fresh.push(if same {
+                None
+            } else {
+                Some(InstanceState::new(instance, self.worker, self.workers, self.pages)?)
+            });
+        }
+        if policy.instances.iter().any(|i| i.filtering.contains(&Filtering::AddressDependent)) {
+            self.tables.need_permissions()?;
+        }
+        let changes: Vec<Change> = old.instances.iter().map(|before| change_of(before, &policy)).collect();
+        let ended = self.end_uncovered(&policy, &changes, &fresh, now.s());
+        self.end_changed_forwards(&policy, &changes);
+        self.leave_pools(&policy, &changes, &fresh, now.s());
+        self.directory = Directory::new(&policy, self.workers, self.hasher.clone());
+        self.policy = policy;
+        self.take_states(&changes, fresh, now.s());
+        self.renew_sessions();
+        self.add_forwards(now.s());
+        if old.instances.iter().map(|i| &i.timeouts).ne(self.policy.instances.iter().map(|i| &i.timeouts)) {
+            self.rearm(now.s());
+        }
+        Ok(ended)
+    }
+
+    /// Ends sessions that the new policy does not cover, by the old policy's states (which still hold their ports).
+    fn end_uncovered(
+        &mut self,
+        policy: &NatPolicy,
+        changes: &[Change],
+        fresh: &[Option<InstanceState>],
+        now_s: u32,
+    ) -> u64 {
+        let old = self.policy.clone();
+        let (mut cursor, mut ended) = (0, 0);
+        while let Some((id, session)) = next_live(&self.tables.sessions, cursor) {
+            cursor = id + 1;
+            let at = usize::from(session.instance);
+            let (Some(change), Some(before)) = (changes.get(at), old.instances.get(at)) else { continue };
+            if !change.reach_changed {
+                continue;
+            }
+            let covered = change.to.is_some_and(|to| {
+                let (Some(instance), Some(state)) = (policy.instances.get(to), fresh.get(to)) else {
+                    return false;
+                };
+                let endpoint_kept = match (state, self.states.get(at)) {
+                    (None, _) => true,
+                    (Some(new), Some(old)) => new.ports.could_have_given(&session, &old.ports),
+                    (Some(_), None) => false,
+                };
+                covers(instance, &session, endpoint_kept, before)
+            });
+            if !covered {
+                self.end_session(id, now_s);
+                ended += 1;
+            }
+        }
+        ended
+    }
+
+    /// Subscribers of instances that serve them no more, or by other pools, give back what they cannot keep.
+    fn leave_pools(
+        &mut self,
+        policy: &NatPolicy,
+        changes: &[Change],
+        fresh: &[Option<InstanceState>],
+        now_s: u32,
+    ) {
+        let old = self.policy.clone();
+        let mut cursor = 0;
+        while let Some((id, subscriber)) = next_live(&self.tables.subscribers, cursor) {
+            cursor = id + 1;
+            let at = subscriber.instance().index();
+            let (Some(change), Some(before)) = (changes.get(at), old.instances.get(at)) else { continue };
+            let served = change.to.and_then(|to| policy.instances.get(to)).is_some_and(|instance| {
+                instance.inside_vrf.0 == subscriber.inside_vrf
+                    && instance.subscribers.iter().any(|prefix| prefix.contains(subscriber.inside_ip))
+            });
+            let new = change.to.and_then(|to| fresh.get(to)).and_then(Option::as_ref).filter(|_| served);
+            if served && new.is_none() {
+                continue;
+            }
+            let Self { tables, states, events, .. } = self;
+            let (Some(line), Some(state)) = (tables.subscribers.get_mut(id), states.get_mut(at)) else {
+                continue;
+            };
+            let mut send = |event| {
+                events.push(event);
+            };
+            for block in subscriber.blocks() {
+                if new.is_none_or(|new| new.ports.block_like(&state.ports, *block).is_none()) {
+                    state.ports.release_block(before, line, *block, now_s, &mut send);
+                }
+            }
+            let ip = state.ports.ip_of(line.address);
+            let paired = change.to.and_then(|to| policy.instances.get(to)).map(|i| i.pooling);
+            let keeps = |new: &InstanceState| ip.is_some_and(|ip| new.ports.number_of(ip).is_some());
+            if paired != Some(Pooling::Paired) || !new.is_some_and(keeps) {
+                state.ports.unbind(before, line, &mut send);
+            }
+            if line.is_unused() {
+                tables.remove_subscriber(id);
+            }
+        }
+    }
+
+    /// Removes mappings of forward rules that are gone or changed. Their sessions have ended.
+    fn end_changed_forwards(&mut self, policy: &NatPolicy, changes: &[Change]) {
+        let mut cursor = 0;
+        while let Some((id, mapping)) = next_live(&self.tables.mappings, cursor) {
+            cursor = id + 1;
+            let to = changes.get(usize::from(mapping.instance)).and_then(|change| change.to);
+            let kept = to.and_then(|to| policy.instances.get(to)).is_some_and(|i| is_forward_of(i, &mapping));
+            if mapping.flags & FORWARD != 0 && !kept && mapping.sessions == 0 {
+                self.tables.remove_mapping(id);
+            }
+        }
+    }
+
+    /// Puts the states in the new order; new port tables take over from those they replace.
+    fn take_states(&mut self, changes: &[Change], fresh: Vec<Option<InstanceState>>, now_s: u32) {
+        let policy = self.policy.clone();
+        let mut old: Vec<Option<InstanceState>> =
+            std::mem::take(&mut self.states).into_iter().map(Some).collect();
+        let from = |to: usize| changes.iter().position(|change| change.to == Some(to));
+        // Old tables that were replaced, by the number of their successor.
+        let mut replaced: Vec<Option<InstanceState>> = Vec::new();
+        for (to, state) in fresh.into_iter().enumerate() {
+            let before = from(to).and_then(|at| old.get_mut(at)).and_then(Option::take);
+            match (state, before) {
+                (Some(mut state), mut before) => {
+                    if let Some(before) = &mut before {
+                        state.ports.adopt_addresses(&mut before.ports, now_s);
+                    }
+                    self.states.push(state);
+                    replaced.push(before);
+                }
+                (None, Some(before)) => {
+                    self.states.push(before);
+                    replaced.push(None);
+                }
+                // Invariant: without a new state there is an old one, of the same name.
+                (None, None) => debug_assert!(false, "an instance without state"),
+            }
+        }
+        self.renumber(changes, &replaced, &policy, now_s);
+        for (state, before) in self.states.iter_mut().zip(&replaced) {
+            if before.is_some() {
+                state.ports.settle();
+            }
+        }
+    }
+
+    /// Gives subscribers and mappings the numbers of their instance and pool address in the new policy.
+    fn renumber(
+        &mut self,
+        changes: &[Change],
+        replaced: &[Option<InstanceState>],
+        policy: &NatPolicy,
+        now_s: u32,
+    ) {
+        let Self { tables, states, .. } = self;
+        let mut cursor = 0;
+        while let Some((id, line)) = next_live(&tables.subscribers, cursor) {
+            cursor = id + 1;
+            let to = changes.get(usize::from(line.instance)).and_then(|change| change.to);
+            let (Some(to), Some(subscriber)) = (to, tables.subscribers.get_mut(id)) else { continue };
+            subscriber.instance = to as u16;
+            if let (Some(Some(before)), Some(state)) = (replaced.get(to), states.get_mut(to)) {
+                let paired = policy.instances.get(to).is_some_and(|i| i.pooling == Pooling::Paired);
+                state.ports.adopt_subscriber(&before.ports, id, subscriber, paired);
+            }
+        }
+        let mut cursor = 0;
+        while let Some((id, line)) = next_live(&tables.mappings, cursor) {
+            cursor = id + 1;
+            let to = changes.get(usize::from(line.instance)).and_then(|change| change.to);
+            let (Some(to), Some(mapping)) = (to, tables.mappings.get_mut(id)) else { continue };
+            mapping.instance = to as u16;
+            if replaced.get(to).is_some_and(Option::is_some)
+                && !mapping.is_static()
+                && let Some(state) = states.get_mut(to)
+            {
+                state.ports.adopt_mapping(mapping, now_s);
+            }
+        }
+        let mut cursor = 0;
+        while let Some((id, line)) = next_live(&tables.sessions, cursor) {
+            cursor = id + 1;
+            let to = changes.get(usize::from(line.instance)).and_then(|change| change.to);
+            if let (Some(to), Some(session)) = (to, tables.sessions.get_mut(id)) {
+                session.instance = to as u16;
+            }
+        }
+    }
+
+    /// What sessions keep of the policy is brought up to date.
+    fn renew_sessions(&mut self) {
+        let Self { tables, policy, directory, .. } = self;
+        let mut cursor = 0;
+        while let Some((id, line)) = next_live(&tables.sessions, cursor) {
+            cursor = id + 1;
+            let Some(instance) = policy.instances.get(usize::from(line.instance)) else { continue };
+            let refresh = instance.inbound_refresh.get(line.proto().index()).copied().unwrap_or(true);
+            let hairpin = directory.outside(VrfId(line.outside_vrf), line.remote_ip).is_some();
+            if let Some(session) = tables.sessions.get_mut(id) {
+                session.flags = session.flags & !(REFRESH_IN | HAIRPIN)
+                    | if refresh { REFRESH_IN } else { 0 }
+                    | if hairpin { HAIRPIN } else { 0 };
+            }
+            tables.permit_session(id);
+        }
+    }
+
+    /// Makes the mappings of forward rules, each on the worker that owns its inside address.
+    fn add_forwards(&mut self, now_s: u32) {
+        let policy = self.policy.clone();
+        for instance in &policy.instances {
+            let mut ports = Vec::new();
+            for rule in &instance.statics {
+                let StaticRule::Forward { proto, outside, outside_port, count, inside, inside_port } = *rule
+                else {
+                    continue;
+                };
+                let state = self.states.get(instance.id.index());
+                let number = state.and_then(|state| state.ports.number_of(outside));
+                for step in 0..count {
+                    let port = outside_port.wrapping_add(step);
+                    // The worker that gives out the port keeps it from its subscribers, whoever owns the mapping.
+                    let state = self.states.get(instance.id.index());
+                    if let (Some(number), Some(state)) = (number, state)
+                        && state.ports.is_mine(number, port)
+                    {
+                        ports.push((number, proto as u8, port));
+                    }
+                    let to = (inside, inside_port.wrapping_add(step));
+                    self.add_forward(instance, proto, (outside, port), to);
+                }
+            }
+            ports.sort_unstable();
+            if let Some(state) = self.states.get_mut(instance.id.index()) {
+                state.ports.set_forwards(ports, now_s);
+            }
+        }
+    }
+
+    fn add_forward(&mut self, instance: &Instance, proto: Proto, outside: (u32, u16), inside: (u32, u16)) {
+        if self.directory.owner_of_inside(instance.inside_vrf, inside.0) != self.worker {
+            return;
+        }
+        let line = Mapping {
+            inside_ip: inside.0,
+            outside_ip: outside.0,
+            inside_port: inside.1,
+            outside_port: outside.1,
+            inside_vrf: instance.inside_vrf.0,
+            outside_vrf: instance.outside_vrf.0,
+            instance: instance.id.0,
+            address: NO_ADDRESS,
+            subscriber: NONE,
+            sessions: 0,
+            proto: proto as u8,
+            flags: INDEPENDENT | FORWARD,
+        };
+        let (local, vrf) = (line.outside(), VrfId(line.outside_vrf));
+        if self.tables.find_mapping(local, vrf, proto, Direction::In).is_none()
+            && let Err(reason) = self.tables.add_mapping(line)
+        {
+            self.note_refusal(instance.id.index(), line.inside_ip, reason);
+        }
+    }
+
+    /// Timeouts changed: every session is looked at within the next half minute and gets its new deadline.
+    fn rearm(&mut self, now_s: u32) {
+        let mut cursor = 0;
+        while let Some((id, _)) = next_live(&self.tables.sessions, cursor) {
+            cursor = id + 1;
+            self.tables.deadlines.set(id, now_s + 1 + id % 32);
+        }
+    }
+}
+
+/// A copy of the first live line from the cursor on.
+fn next_live<T: Copy + Default>(slab: &Slab<T>, cursor: u32) -> Option<(u32, T)> {
+    slab.iter_from(cursor).next().map(|(id, line)| (id, *line))
+}
+
+fn change_of(before: &Instance, policy: &NatPolicy) -> Change {
+    let to = policy.instances.iter().position(|after| after.name == before.name);
+    let after = to.and_then(|to| policy.instances.get(to));
+    let reach_changed = after.is_none_or(|after| {
+        !same_ports(before, after)
+            || before.inside_vrf != after.inside_vrf
+            || before.outside_vrf != after.outside_vrf
+            || before.subscribers != after.subscribers
+            || before.exempt != after.exempt
+            || before.statics != after.statics
+    });
+    Change { to, reach_changed }
+}
+
+/// Do the two give out the same ports, so that the port tables can stay?
+fn same_ports(before: &Instance, after: &Instance) -> bool {
+    before.assignment == after.assignment
+        && before.port_hold_s == after.port_hold_s
+        && before.pooling == after.pooling
+        && before.pools.len() == after.pools.len()
+        && before.pools.iter().zip(&after.pools).all(|(a, b)| {
+            a.id == b.id && a.ranges == b.ranges && (a.port_first, a.port_last) == (b.port_first, b.port_last)
+        })
+        && (!matches!(after.assignment, Assignment::Deterministic { .. })
+            || before.subscribers == after.subscribers)
+}
+
+/// Would the new instance let this session be as it is?
+fn covers(instance: &Instance, session: &Session, endpoint_kept: bool, before: &Instance) -> bool {
+    let same_vrfs =
+        instance.inside_vrf.0 == session.inside_vrf && instance.outside_vrf.0 == session.outside_vrf;
+    if !same_vrfs || is_exempt(instance, session.remote_ip) {
+        return false;
+    }
+    if is_forward_session(before, session) {
+        return is_forward_session(instance, session);
+    }
+    instance.subscribers.iter().any(|prefix| prefix.contains(session.inside_ip))
+        && !is_taken_by_forward(instance, session)
+        && match one_to_one_of(instance, session.inside_ip) {
+            Some(outside) => outside == session.outside_ip,
+            None => endpoint_kept && one_to_one_of(before, session.inside_ip).is_none(),
+        }
+}
+
+/// Does a forward rule claim the session's outside or inside endpoint for itself?
+fn is_taken_by_forward(instance: &Instance, session: &Session) -> bool {
+    let within = |port: u16, first: u16, count: u16| port.checked_sub(first).is_some_and(|step| step < count);
+    instance.statics.iter().any(|rule| match *rule {
+        StaticRule::Forward { proto, outside, outside_port, count, inside, inside_port } => {
+            proto == session.proto()
+                && ((outside == session.outside_ip && within(session.outside_port, outside_port, count))
+                    || (inside == session.inside_ip && within(session.inside_port, inside_port, count)))
+        }
+        StaticRule::OneToOne { .. } => false,
+    })
+}
+
+fn is_forward(instance: &Instance, proto: Proto, outside: (u32, u16), inside: (u32, u16)) -> bool {
+    instance.statics.iter().any(|rule| match *rule {
+        StaticRule::Forward { proto: p, outside: o, outside_port, count, inside: i, inside_port } => {
+            p == proto
+                && o == outside.0
+                && i == inside.0
+                && outside
+                    .1
+                    .checked_sub(outside_port)
+                    .is_some_and(|step| step < count && inside_port.wrapping_add(step) == inside.1)
+        }
+        StaticRule::OneToOne { .. } => false,
+    })
+}
+
+fn is_forward_of(instance: &Instance, mapping: &Mapping) -> bool {
+    instance.inside_vrf.0 == mapping.inside_vrf
+        && instance.outside_vrf.0 == mapping.outside_vrf
+        && is_forward(
+            instance,
+            mapping.proto(),
+            (mapping.outside_ip, mapping.outside_port),
+            (mapping.inside_ip, mapping.inside_port),
+        )
+}
+
+fn is_forward_session(instance: &Instance, session: &Session) -> bool {
+    is_forward(
+        instance,
+        session.proto(),
+        (session.outside_ip, session.outside_port),
+        (session.inside_ip, session.inside_port),
+    )
+}
