@@ -51,6 +51,10 @@ impl Worker {
         if matches!(self.mail.commands.peek(), Ok(Command::Dump(_))) && !self.dumps.has_room() {
             return false;
         }
+        let gone_is_full = self.neighbour_gone.len() == self.neighbour_gone.capacity();
+        if matches!(self.mail.commands.peek(), Ok(Command::DropNeighbour { .. })) && gone_is_full {
+            return false;
+        }
         let Ok(command) = self.mail.commands.pop() else { return false };
         match command {
             Command::Reconfigure(plan) => self.reconfigure(plan, now),
@@ -73,11 +77,7 @@ impl Worker {
             Ok(sessions_ended) => {
                 self.buckets = Buckets::new(&plan.snapshot.policers, now);
                 let old = std::mem::replace(&mut self.plan, plan);
-                let gone = |interface: IfIndex| self.plan.line(interface).is_none();
-                while let Some(waiting) = self.neighbours.next_of(gone) {
-                    self.accounts.drop_n(Reason::SnapshotStale, 1);
-                    self.dead.push(waiting.frame);
-                }
+                self.leave_interfaces(&old, now);
                 let _ = self.mail.events.push(Event::Reconfigured { generation, sessions_ended });
                 let _ = self.mail.events.push(Event::Retired(old));
             }
@@ -89,7 +89,22 @@ impl Worker {
         }
     }
 
+    /// What belongs to interfaces that are gone, or now are another link, ends.
+    fn leave_interfaces(&mut self, old: &Plan, now: Now) {
+        let plan = self.plan.clone();
+        let gone = |interface: IfIndex| plan.line(interface).is_none();
+        while let Some(waiting) = self.neighbours.next_of(gone) {
+            self.discard(waiting.frame, &waiting.meta, Reason::SnapshotStale, now);
+        }
+        self.neighbours.forget(|interface| match (old.line(interface), plan.line(interface)) {
+            (Some(before), Some(after)) => !before.is_same_link(after),
+            _ => true,
+        });
+    }
+
     fn set_neighbour(&mut self, interface: IfIndex, ip: u32, mac: MacAddr, now: Now) {
+        // It is back before its loss was dealt with.
+        self.neighbour_gone.retain(|gone| *gone != (interface, ip));
         self.neighbours.set(interface, ip, mac);
         while let Some(waiting) = self.neighbours.release(interface, ip) {
             self.send_held(waiting.frame, &waiting.meta, interface, mac, now);
@@ -130,8 +145,7 @@ impl Worker {
 
     /// Ends what has waited too long: SYNs, fragments, packets without a neighbour.
     fn end_overdue(&mut self, now: Now, pool: &mut dyn FramePool) {
-        let absorbed = self.nat.take_absorbed();
-        self.accounts.drop_n(Reason::NatTcpSynSuperseded, absorbed);
+        self.count_absorbed();
         for _ in 0..OVERDUE_A_TURN {
             let Some(syn) = self.nat.next_overdue_syn(now) else { break };
             self.answer_syn(&syn, now, pool);

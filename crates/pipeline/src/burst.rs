@@ -140,6 +140,19 @@ impl Burst {
         }
     }
 
+    /// Adds a received packet, of which nothing is known: parse writes its metadata. The caller leaves room.
+    #[inline(always)]
+    pub(crate) fn push_received(&mut self, frame: Frame) -> Result<(), Frame> {
+        match self.frames.get_mut(self.len) {
+            Some(place) => {
+                *place = Some(frame);
+                self.len += 1;
+                Ok(())
+            }
+            None => Err(frame),
+        }
+    }
+
     pub(crate) fn room(&self) -> usize {
         BURST_PACKETS_MAX - self.len
     }

@@ -57,13 +57,13 @@ impl Walk {
             return false;
         }
         let lines = LINES_A_TURN.min(room);
-        let max = dump.rows_max;
+        let max = if dump.rows_max == 0 { u64::MAX } else { dump.rows_max };
         let mut put = |rows: &mut rtrb::Producer<Row>, row: Row| {
             // Invariant: no more rows than lines, and there is room for those.
-            *sent += 1;
-            rows.push(row).is_ok()
+            let wanted = *sent < max && rows.push(row).is_ok();
+            *sent += u64::from(wanted);
+            wanted
         };
-        let full = |sent: u64| max != 0 && sent >= max;
         let rows = &mut dump.rows;
         let end = match dump.table {
             Table::Sessions => nat.walk_sessions(cursor, lines, &dump.filter, dump.delete, now, |row| {
@@ -77,12 +77,14 @@ impl Walk {
             }
             Table::Pools => nat.walk_pools(cursor, lines, |row| put(rows, Row::Pool(row))),
             Table::Memory => {
-                for row in nat.memory() {
-                    put(rows, Row::Memory(row));
+                let all = nat.memory();
+                for row in all.iter().skip(cursor.0 as usize).take(lines) {
+                    put(rows, Row::Memory(*row));
+                    cursor.0 += 1;
                 }
-                true
+                cursor.0 as usize >= all.len()
             }
         };
-        end || full(*sent)
+        end || *sent >= max
     }
 }

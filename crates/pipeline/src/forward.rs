@@ -3,17 +3,24 @@
 
 use carrack_base::{IfIndex, Now, Reason};
 use carrack_frame::{Frame, FramePool};
+use carrack_nat::Direction;
 use carrack_wire::ethernet::MacAddr;
 use carrack_wire::fragment::Fragments;
 use carrack_wire::ipv4::{FLAG_DF, Ipv4View};
 
 use crate::burst::Meta;
+use crate::fragments::rewrite_identification;
 use crate::mailbox::{CapturePoint, Event, TraceOutcome};
 use crate::neighbours::Answer;
-use crate::plan::{Hop, Line};
+use crate::plan::{Hop, Line, Plan};
 use crate::snapshot::Side;
 use crate::stats::Stage;
 use crate::worker::Worker;
+
+/// Shortest Ethernet frame, without check sequence.
+const FRAME_BYTES_MIN: usize = 60;
+/// Event slots kept free of questions for neighbours: a scan of a subnet must not starve the rest.
+const EVENT_SLOTS_KEPT: usize = 32;
 
 /// Why a packet was not sent, and the packet.
 pub(crate) type Refused = (Frame, Reason);
@@ -21,15 +28,28 @@ pub(crate) type Refused = (Frame, Reason);
 impl Worker {
     /// Routes one packet and sends it, keeps it for its neighbour, or takes it in when it is for the router.
     /// `frame` starts wherever `meta.flow.l3` says its IPv4 header is preceded by a link header.
-    #[inline]
     pub(crate) fn forward(
         &mut self,
+        frame: Frame,
+        meta: &mut Meta,
+        now: Now,
+        pool: &mut dyn FramePool,
+    ) -> Result<(), Refused> {
+        let plan = self.plan.clone();
+        self.forward_by(&plan, frame, meta, now, pool)
+    }
+
+    /// The same by a plan that the caller holds for the whole burst.
+    #[inline(always)]
+    pub(crate) fn forward_by(
+        &mut self,
+        plan: &Plan,
         mut frame: Frame,
         meta: &mut Meta,
         now: Now,
         pool: &mut dyn FramePool,
     ) -> Result<(), Refused> {
-        let Some(hop) = self.plan.route(meta.vrf, meta.destination) else {
+        let Some(hop) = plan.route(meta.vrf, meta.destination) else {
             return Err((frame, Reason::NoRoute));
         };
         let (interface, gateway) = match hop {
@@ -37,8 +57,7 @@ impl Worker {
             Hop::Local => return self.local(frame, meta, now),
             Hop::Drop(reason) => return Err((frame, reason)),
         };
-        let Some(line) = self.plan.line(interface) else { return Err((frame, Reason::SnapshotStale)) };
-        let line = *line;
+        let Some(line) = plan.line(interface) else { return Err((frame, Reason::SnapshotStale)) };
         if !line.up {
             return Err((frame, Reason::InterfaceDown));
         }
@@ -58,21 +77,27 @@ impl Worker {
             return Err((frame, Reason::FragmentationNeeded));
         }
         if !meta.own {
-            // RFC 1812 §5.3.1; RFC 1624 eqn. 3 for one less in the high byte of its word.
-            head[8] = head[8].saturating_sub(1);
+            // RFC 1812 §5.3.1. Checked before the NAT, unless the packet was then for an address of the router.
+            if head[8] <= 1 {
+                return Err((frame, Reason::Ipv4TtlExpired));
+            }
+            // RFC 1624 eqn. 3 for one less in the high byte of its word; the sum never becomes 0xffff.
+            head[8] -= 1;
             let sum = u32::from(u16::from_be_bytes([head[10], head[11]])) + 0x0100;
-            let checksum = (sum + (sum >> 16)) as u16;
+            let checksum = (sum + u32::from(sum >= 0xffff)) as u16;
             head[10..12].copy_from_slice(&checksum.to_be_bytes());
         }
         let next = if gateway == 0 { meta.destination } else { gateway };
+        // What follows the packet in its frame is padding; more than an Ethernet frame needs would pass the MTU unseen.
+        frame.truncate((l3 + usize::from(total)).max(FRAME_BYTES_MIN));
         if too_big {
-            return self.fragment_and_send(frame, meta, interface, &line, next, now, pool);
+            return self.fragment_and_send(frame, meta, interface, line, next, now, pool);
         }
-        self.deliver(frame, meta, interface, &line, next, now)
+        self.deliver(frame, meta, interface, line, next, now)
     }
 
     /// Finds the neighbour and sends, or keeps the packet and asks.
-    #[inline]
+    #[inline(always)]
     fn deliver(
         &mut self,
         frame: Frame,
@@ -98,7 +123,7 @@ impl Worker {
         ask: bool,
         now: Now,
     ) -> Result<(), Refused> {
-        if ask {
+        if ask && self.mail.events.slots() > EVENT_SLOTS_KEPT {
             // A full ring asks again in a second.
             let _ = self.mail.events.push(Event::Resolve { interface, ip: next });
         }
@@ -111,7 +136,7 @@ impl Worker {
     }
 
     /// Puts the link header on and the packet into the port's transmit queue.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send(
         &mut self,
         mut frame: Frame,
@@ -127,32 +152,19 @@ impl Worker {
         } else if l3 < header_len && frame.prepend(header_len - l3).is_none() {
             return Err((frame, Reason::FrameHeadroom));
         }
-        if let (Some(to), Some(from)) =
-            (frame.bytes_mut().get_mut(..header_len), line.header.bytes.get(..header_len))
-        {
-            to.copy_from_slice(from);
-            if let Some(destination) = to.first_chunk_mut::<6>() {
-                *destination = mac.0;
-            }
-        }
-        if meta.traced != 0 {
-            self.taps.step(
-                Stage::Forward,
-                interface,
-                TraceOutcome::Sent(interface),
-                meta,
-                frame.bytes(),
-                now,
-            );
-        }
-        if self.taps.capturing {
-            self.taps.capture(CapturePoint::Tx, interface, Some(meta), frame.bytes(), now);
-        }
+        write_link_header(frame.bytes_mut(), line, mac);
         let Some(queue) = self.tx.get_mut(line.port.index()) else {
             return Err((frame, Reason::TxPortMissing));
         };
         if queue.len() == queue.capacity() {
             return Err((frame, Reason::TxQueueFull));
+        }
+        if meta.traced != 0 {
+            let outcome = TraceOutcome::Sent(interface);
+            self.taps.step(Stage::Forward, interface, outcome, meta, frame.bytes(), now);
+        }
+        if self.taps.capturing {
+            self.taps.capture(CapturePoint::Tx, interface, Some(meta), frame.bytes(), now);
         }
         self.accounts.forwarded += 1;
         self.accounts.forwarded_bytes += frame.len() as u64;
@@ -173,6 +185,12 @@ impl Worker {
         now: Now,
         pool: &mut dyn FramePool,
     ) -> Result<(), Refused> {
+        let mut frame = frame;
+        // RFC 6864 §5.3.1: pieces of different subscribers' datagrams must not meet under one identification.
+        if meta.translated == Some(Direction::Out) && !meta.is_fragment {
+            let fragment_id = self.rng.next_u16();
+            rewrite_identification(&Meta { fragment_id, ..*meta }, frame.bytes_mut());
+        }
         let packet = frame.bytes().get(usize::from(meta.flow.l3)..).unwrap_or(&[]);
         let Some(mut plan) =
             Ipv4View::parse(packet).ok().and_then(|view| Fragments::plan(view, usize::from(line.mtu)).ok())
@@ -199,6 +217,9 @@ impl Worker {
             if let Err((piece, reason)) = sent {
                 self.discard(piece, &own, reason, now);
             }
+        }
+        if meta.traced != 0 {
+            self.taps.step(Stage::Forward, interface, TraceOutcome::Consumed, meta, frame.bytes(), now);
         }
         self.accounts.consumed += 1;
         self.dead.push(frame);
@@ -227,5 +248,25 @@ impl Worker {
         if let Err((frame, reason)) = sent {
             self.discard(frame, meta, reason, now);
         }
+    }
+}
+
+/// The interface's link header with its destination. Untagged ones are written whole; a length known beforehand is
+/// several times faster than one that is not.
+#[inline(always)]
+fn write_link_header(frame: &mut [u8], line: &Line, mac: MacAddr) {
+    const UNTAGGED: usize = 14;
+    let length = usize::from(line.header.len);
+    if length == UNTAGGED {
+        if let (Some(to), Some(from)) =
+            (frame.first_chunk_mut::<UNTAGGED>(), line.header.bytes.first_chunk::<UNTAGGED>())
+        {
+            *to = *from;
+        }
+    } else if let (Some(to), Some(from)) = (frame.get_mut(..length), line.header.bytes.get(..length)) {
+        to.copy_from_slice(from);
+    }
+    if let Some(destination) = frame.first_chunk_mut::<6>() {
+        *destination = mac.0;
     }
 }

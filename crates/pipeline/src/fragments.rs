@@ -15,6 +15,8 @@ use crate::burst::Meta;
 const NONE: u32 = u32::MAX;
 /// Fragments of one datagram that may wait: a datagram of 64 KiB in 1 500-byte pieces has 45.
 const WAITING_PER_DATAGRAM_MAX: u8 = 64;
+/// Datagrams forgotten in one call: more than a burst can begin.
+const OVERDUE_LINES_A_CALL: usize = 256;
 
 /// One datagram in pieces.
 #[derive(Debug, Clone, Copy, Default)]
@@ -35,6 +37,15 @@ struct Datagram {
     /// Bytes of payload seen, and in all once the last fragment came.
     seen: u32,
     total: u32,
+    /// All places where fragments begin and end, exclusive-ored: inner ones come twice in a complete datagram.
+    edges: u32,
+}
+
+impl Datagram {
+    /// Every byte came, and came once. A doubled fragment cannot stand in for a missing one.
+    fn is_complete(&self) -> bool {
+        self.total != 0 && self.seen == self.total && self.edges == self.total && self.waiting == 0
+    }
 }
 
 /// What became of a fragment.
@@ -147,6 +158,7 @@ impl Fragments {
         };
         let Some(line) = self.lines.get_mut(id) else { return Outcome::TableFull };
         line.seen = line.seen.saturating_add(len);
+        line.edges ^= offset ^ (offset + len);
         if !more {
             line.total = offset + len;
         }
@@ -193,8 +205,12 @@ impl Fragments {
     pub(crate) fn next_ready(&mut self) -> Option<(Frame, Meta)> {
         loop {
             let id = *self.ready.front()?;
-            if let Some((frame, mut meta)) = self.lines.is_live(id).then(|| self.unchain(id)).flatten() {
-                apply(self.lines.get(id)?, &mut meta);
+            // A line forgotten and taken anew may wait for ports itself.
+            let line = self.lines.get(id).copied().filter(|line| line.known && self.lines.is_live(id));
+            if let Some(line) = line
+                && let Some((frame, mut meta)) = self.unchain(id)
+            {
+                apply(&line, &mut meta);
                 return Some((frame, meta));
             }
             self.ready.pop_front();
@@ -211,7 +227,7 @@ impl Fragments {
         let hash = self.hash(key);
         let found = self.index.find(hash, |id| self.lines.get(id).is_some_and(|line| line.key == key));
         let Some((id, line)) = found.and_then(|id| Some((id, *self.lines.get(id)?))) else { return };
-        if line.total != 0 && line.seen >= line.total && line.waiting == 0 {
+        if line.is_complete() {
             self.index.remove(hash, id);
             self.lines.free(id);
         }
@@ -219,7 +235,11 @@ impl Fragments {
 
     fn add(&mut self, key: [u64; 2], hash: u64, timeout_ms: u32, now: Now) -> Option<u32> {
         if self.order.len() >= self.order_max {
-            return None;
+            // Complete datagrams leave their place in the order. There are at least as many of those as of live ones.
+            let lines = &self.lines;
+            self.order.retain(|(id, due_ms)| {
+                lines.is_live(*id) && lines.get(*id).is_some_and(|line| line.due_ms == *due_ms)
+            });
         }
         let due_ms = now.ms() + u64::from(timeout_ms);
         let line = Datagram {
@@ -275,7 +295,8 @@ impl Fragments {
 
     /// The next fragment whose first fragment did not come in time; forgets datagrams whose time is over.
     pub(crate) fn next_overdue(&mut self, now: Now) -> Option<(Frame, Meta)> {
-        while let Some((id, due_ms)) = self.order.front().copied().filter(|(_, due_ms)| *due_ms <= now.ms()) {
+        for _ in 0..OVERDUE_LINES_A_CALL {
+            let (id, due_ms) = self.order.front().copied().filter(|(_, due_ms)| *due_ms <= now.ms())?;
             let line = self.lines.get(id).copied().filter(|l| l.due_ms == due_ms && self.lines.is_live(id));
             if line.is_some()
                 && let Some(overdue) = self.unchain(id)

@@ -7,9 +7,10 @@ use carrack_nat::{Direction, Flow, Kind, NO_LINE, Verdict};
 use carrack_wire::icmpv4::{ErrorMessage, kind, may_cause_error, write_error};
 use carrack_wire::ipv4::Ipv4View;
 
-use crate::burst::Meta;
+use crate::burst::{Meta, Resume};
 use crate::forward::Refused;
 use crate::mailbox::{PacketSlot, TraceOutcome};
+use crate::plan::Hop;
 use crate::stats::Stage;
 use crate::worker::Worker;
 
@@ -27,6 +28,10 @@ impl Worker {
             self.accounts.consumed += 1;
             self.dead.push(frame);
             return Ok(());
+        }
+        // RFC 1812 §5.3.7: nobody else has our address; an answer would go round for ever.
+        if self.plan.route(meta.flow.vrf, meta.flow.src) == Some(Hop::Local) {
+            return Err((frame, Reason::Ipv4SourceInvalid));
         }
         let (bucket, policed) = match meta.flow.proto {
             Proto::Icmp if meta.flow.bits == kind::ECHO_REQUEST => {
@@ -152,15 +157,14 @@ impl Worker {
             ..Meta::default()
         };
         let written = error.get(..len).is_some_and(|error| frame.set_bytes(error));
-        let ready = match about.translated {
+        let way = match about.translated {
             _ if !written => Err(Reason::FramePoolEmpty),
-            Some(direction) => {
-                self.translate_own_error(frame.bytes_mut(), &mut meta, opposite(direction), now)
-            }
-            None => Ok(()),
+            Some(direction) => self.translate_own_error(&mut frame, &mut meta, opposite(direction), now),
+            None => Ok(Way::Here),
         };
-        let sent = match ready {
-            Ok(()) => self.forward(frame, &mut meta, now, pool),
+        let sent = match way {
+            Ok(Way::Here) => self.forward(frame, &mut meta, now, pool),
+            Ok(Way::Worker(owner)) => self.hand_to(frame, &meta, owner, Resume::Nat),
             Err(reason) => Err((frame, reason)),
         };
         if let Err((frame, reason)) = sent {
@@ -168,31 +172,49 @@ impl Worker {
         }
     }
 
-    /// Takes an error of our own through the NAT, once or (about a hairpinned packet) twice.
+    /// Takes an error of our own through the NAT, once or (about a hairpinned packet) twice; the second time perhaps
+    /// at another worker.
     fn translate_own_error(
         &mut self,
-        packet: &mut [u8],
+        frame: &mut Frame,
         meta: &mut Meta,
         first: Direction,
         now: Now,
-    ) -> Result<(), Reason> {
+    ) -> Result<Way, Reason> {
         let mut direction = first;
         loop {
+            meta.direction = Some(direction);
+            if self.workers > 1 && direction != first {
+                let owner = self.owner_of(meta, Some(frame));
+                if owner != self.id.0 {
+                    return Ok(Way::Worker(owner));
+                }
+            }
             let hash = self.nat.hash(&meta.flow, direction);
+            let packet = frame.bytes_mut();
             match self.nat.process(&meta.flow, direction, hash, NO_LINE, packet, now, |_, _| false) {
                 Verdict::Translated { vrf, hairpin, .. } => {
                     meta.enter(packet, vrf);
-                    if !hairpin {
-                        return Ok(());
+                    if !hairpin || direction == Direction::In {
+                        return Ok(Way::Here);
                     }
                     direction = Direction::In;
                 }
-                Verdict::Untouched => return Ok(()),
+                Verdict::Untouched => return Ok(Way::Here),
                 Verdict::Drop(reason) => return Err(reason),
                 Verdict::Held => return Err(Reason::NatIcmpNoSession),
             }
         }
     }
+}
+
+/// Where an error of our own goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// To be routed by this worker.
+    Here,
+    /// Through the NAT of that worker.
+    Worker(u8),
 }
 
 /// The way back through the NAT.

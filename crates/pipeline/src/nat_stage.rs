@@ -6,6 +6,7 @@ use carrack_frame::Frame;
 use carrack_nat::{Direction, Kind, NO_LINE, Verdict};
 
 use crate::burst::{Burst, Fate, Handover, Meta, Resume};
+use crate::forward::Refused;
 use crate::fragments::rewrite_identification;
 use crate::mailbox::TraceOutcome;
 use crate::parse::{set_icmp_identifier, set_other_ports};
@@ -49,15 +50,14 @@ impl Worker {
     }
 
     /// The worker that owns a packet's subscriber; this one when no NAT is concerned.
-    fn owner_of(&self, meta: &Meta, frame: Option<&Frame>) -> u8 {
+    pub(crate) fn owner_of(&self, meta: &Meta, frame: Option<&Frame>) -> u8 {
         let (flow, directory) = (&meta.flow, self.nat.directory());
         let owner = match meta.direction {
             None => None,
+            Some(_) if flow.kind == Kind::IcmpError => self.owner_of_error(meta, frame),
             Some(Direction::Out) => directory
                 .instance_of_inside(flow.vrf, flow.src)
-                .map(|_| directory.owner_of_inside(flow.vrf, flow.src))
-                .or_else(|| self.owner_of_error(meta, frame)),
-            Some(Direction::In) if flow.kind == Kind::IcmpError => self.owner_of_error(meta, frame),
+                .map(|_| directory.owner_of_inside(flow.vrf, flow.src)),
             Some(Direction::In) => {
                 directory.owner_of_outside(flow.vrf, flow.dst, flow.proto as u8, flow.dport)
             }
@@ -65,12 +65,9 @@ impl Worker {
         owner.map_or(self.id.0, |owner| owner.0)
     }
 
-    /// An ICMP error belongs to the owner of the packet it carries.
+    /// An ICMP error belongs to the owner of the packet it carries, whoever sent it.
     #[cold]
     fn owner_of_error(&self, meta: &Meta, frame: Option<&Frame>) -> Option<carrack_base::WorkerId> {
-        if meta.flow.kind != Kind::IcmpError {
-            return None;
-        }
         let packet = frame?.bytes().get(usize::from(meta.flow.l4) + 8..)?;
         let inner = carrack_wire::ipv4::Ipv4View::parse_quoted(packet).ok()?;
         let proto = Proto::from_ip(inner.protocol());
@@ -100,24 +97,33 @@ impl Worker {
                 now,
             );
         }
+        match self.hand_to(frame, meta, owner, resume) {
+            Ok(()) => meta.fate = Fate::Gone,
+            Err((frame, reason)) => {
+                *place = Some(frame);
+                meta.fate = Fate::Dropped(reason);
+            }
+        }
+    }
+
+    /// Puts a packet into another worker's ring.
+    pub(crate) fn hand_to(
+        &mut self,
+        frame: Frame,
+        meta: &Meta,
+        owner: u8,
+        resume: Resume,
+    ) -> Result<(), Refused> {
         // The trace goes on only where it began.
-        let handed = Meta { traced: 0, line: NO_LINE, ..*meta };
+        let meta = Meta { traced: 0, line: NO_LINE, ..*meta };
         let ring = self.mail.hand_out.get_mut(usize::from(owner)).and_then(Option::as_mut);
-        let refused = match ring {
-            Some(ring) => ring
-                .push(Handover { frame, meta: handed, resume })
-                .map_err(|rtrb::PushError::Full(handover)| handover.frame),
-            None => Err(frame),
-        };
-        match refused {
+        let Some(ring) = ring else { return Err((frame, Reason::HandoverQueueFull)) };
+        match ring.push(Handover { frame, meta, resume }) {
             Ok(()) => {
                 self.accounts.handed_out += 1;
-                meta.fate = Fate::Gone;
+                Ok(())
             }
-            Err(frame) => {
-                *place = Some(frame);
-                meta.fate = Fate::Dropped(Reason::HandoverQueueFull);
-            }
+            Err(rtrb::PushError::Full(refused)) => Err((refused.frame, Reason::HandoverQueueFull)),
         }
     }
 
@@ -142,10 +148,8 @@ impl Worker {
                 continue;
             }
             if self.translate_one(frame, meta, now) == Next::OtherWorker {
-                let flow = burst.meta.get(at).map(|meta| meta.flow).unwrap_or_default();
-                let owner =
-                    self.nat.directory().owner_of_outside(flow.vrf, flow.dst, flow.proto as u8, flow.dport);
-                let owner = owner.map_or(self.id.0, |owner| owner.0);
+                let frame = burst.frames.get(at).and_then(Option::as_ref);
+                let owner = burst.meta.get(at).map_or(self.id.0, |meta| self.owner_of(meta, frame));
                 self.hand_over(burst, at, owner, Resume::Nat, now);
             }
         }
@@ -168,6 +172,7 @@ impl Worker {
         match verdict {
             Verdict::Translated { line, created, vrf, hairpin } => {
                 meta.translated = Some(direction);
+                meta.line = line;
                 meta.vrf = vrf;
                 meta.raw_from_outside = false;
                 if direction == Direction::In {
@@ -206,23 +211,18 @@ impl Worker {
         meta.enter(frame.bytes(), vrf);
         let l4 = usize::from(meta.flow.l4);
         let word = |at: usize| frame.bytes().get(at..at + 2).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]));
+        // A later fragment has no ports: its source port is now its session's.
+        let session_port = || self.nat.outside_port_of(meta.line).unwrap_or(0);
+        let port = |at: usize| if l4 > 0 { word(l4 + at) } else { session_port() };
         match meta.flow.proto {
             _ if meta.flow.kind == Kind::IcmpError => {}
-            Proto::Icmp => set_icmp_identifier(meta, if l4 > 0 { word(l4 + 4) } else { meta.flow.sport }),
+            Proto::Icmp => set_icmp_identifier(meta, port(4)),
             Proto::Other => set_other_ports(meta),
-            Proto::Tcp | Proto::Udp if l4 > 0 => meta.flow.sport = word(l4),
-            // A later fragment: its source port is the session's, which the first fragment's lookup knows.
-            Proto::Tcp | Proto::Udp => meta.flow.sport = self.nat.outside_port_of(meta.line).unwrap_or(0),
+            Proto::Tcp | Proto::Udp => meta.flow.sport = port(0),
         }
         meta.hash = self.nat.hash(&meta.flow, Direction::In);
         meta.line = NO_LINE;
-        let owner = self.nat.directory().owner_of_outside(
-            meta.flow.vrf,
-            meta.flow.dst,
-            meta.flow.proto as u8,
-            meta.flow.dport,
-        );
-        if self.workers > 1 && owner.is_some_and(|owner| owner != self.id) {
+        if self.workers > 1 && self.owner_of(meta, Some(frame)) != self.id.0 {
             return Next::OtherWorker;
         }
         self.translate_one(frame, meta, now)

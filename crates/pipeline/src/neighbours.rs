@@ -11,8 +11,12 @@ use crate::burst::Meta;
 const WAITING_PER_NEIGHBOUR_MAX: u8 = 8;
 /// The control plane is asked again after so long.
 const ASK_AGAIN_NS: u64 = 1_000_000_000;
+/// Lines looked at in one turn for questions that nobody waits for any more.
+const TIDY_LINES_A_TURN: usize = 256;
 /// A packet waits so long at most; the control plane usually gives up earlier.
 const WAIT_NS: u64 = 4_000_000_000;
+/// How often packets are looked through for those that waited too long.
+const CHECK_EVERY_NS: u64 = 10_000_000;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Neighbour {
@@ -51,6 +55,9 @@ pub(crate) struct Neighbours {
     /// The neighbour asked for last: mostly the same for a whole burst.
     last: (u16, u32, MacAddr),
     check_ns: u64,
+    /// Lines without a MAC address: at most half, so that a scan of a subnet keeps no real neighbour out.
+    unknown: usize,
+    tidy_cursor: u32,
 }
 
 impl Neighbours {
@@ -71,6 +78,8 @@ impl Neighbours {
             waiting_max: waiting_max as usize,
             last: (u16::MAX, 0, MacAddr([0; 6])),
             check_ns: 0,
+            unknown: 0,
+            tidy_cursor: 0,
         })
     }
 
@@ -96,7 +105,7 @@ impl Neighbours {
     fn lookup_slow(&mut self, interface: IfIndex, ip: u32, now: Now) -> Answer {
         let id = match self.find(interface, ip) {
             Some(id) => id,
-            None => match self.add(interface, ip) {
+            None => match self.add_unknown(interface, ip) {
                 Some(id) => id,
                 // A full table still resolves, it only cannot hold packets back meanwhile.
                 None => return Answer::Unknown { ask: true },
@@ -112,6 +121,13 @@ impl Neighbours {
             line.asked_ns = now.ns.max(1);
         }
         Answer::Unknown { ask }
+    }
+
+    fn add_unknown(&mut self, interface: IfIndex, ip: u32) -> Option<u32> {
+        let has_room = self.unknown < self.lines.capacity().div_ceil(2);
+        let id = if has_room { self.add(interface, ip) } else { None }?;
+        self.unknown += 1;
+        Some(id)
     }
 
     fn add(&mut self, interface: IfIndex, ip: u32) -> Option<u32> {
@@ -149,8 +165,12 @@ impl Neighbours {
     /// A neighbour is known (or known anew).
     pub(crate) fn set(&mut self, interface: IfIndex, ip: u32, mac: MacAddr) {
         self.last.0 = u16::MAX;
-        let Some(id) = self.find(interface, ip).or_else(|| self.add(interface, ip)) else { return };
+        let found = self.find(interface, ip);
+        let Some(id) = found.or_else(|| self.add(interface, ip)) else { return };
         if let Some(line) = self.lines.get_mut(id) {
+            if found.is_some() && !line.known {
+                self.unknown -= 1;
+            }
             line.known = true;
             line.mac = mac.0;
         }
@@ -159,9 +179,43 @@ impl Neighbours {
     /// A neighbour is gone.
     pub(crate) fn remove(&mut self, interface: IfIndex, ip: u32) {
         self.last.0 = u16::MAX;
-        if let Some(id) = self.find(interface, ip) {
-            self.index.remove(self.hash(interface, ip), id);
-            self.lines.free(id);
+        let Some(id) = self.find(interface, ip) else { return };
+        if self.lines.get(id).is_some_and(|line| !line.known) {
+            self.unknown -= 1;
+        }
+        self.index.remove(self.hash(interface, ip), id);
+        self.lines.free(id);
+    }
+
+    /// Forgets neighbours of interfaces for which `gone` says so (after a reload).
+    pub(crate) fn forget(&mut self, gone: impl Fn(IfIndex) -> bool) {
+        let mut cursor = 0;
+        loop {
+            let next = self.lines.iter_from(cursor).next().map(|(id, line)| (id, *line));
+            let Some((id, line)) = next else { return };
+            cursor = id + 1;
+            if gone(IfIndex(line.interface)) {
+                self.remove(IfIndex(line.interface), line.ip);
+            }
+        }
+    }
+
+    /// Forgets questions that the control plane never answered and nobody waits for: a bounded look at the table.
+    fn tidy(&mut self, now: Now) {
+        if self.unknown == 0 {
+            return;
+        }
+        for _ in 0..TIDY_LINES_A_TURN {
+            let next = self.lines.iter_from(self.tidy_cursor).next().map(|(id, line)| (id, *line));
+            let Some((id, line)) = next else {
+                self.tidy_cursor = 0;
+                return;
+            };
+            self.tidy_cursor = id + 1;
+            let is_old = now.ns.saturating_sub(line.asked_ns) >= WAIT_NS;
+            if !line.known && line.waiting == 0 && is_old {
+                self.remove(IfIndex(line.interface), line.ip);
+            }
         }
     }
 
@@ -182,12 +236,13 @@ impl Neighbours {
 
     /// The next packet that has waited too long. Cheap when none has.
     pub(crate) fn next_overdue(&mut self, now: Now) -> Option<Waiting> {
-        if self.waiting.is_empty() || now.ns < self.check_ns {
+        if now.ns < self.check_ns {
             return None;
         }
         let overdue = self.waiting.iter().position(|w| w.due_ns <= now.ns);
         if overdue.is_none() {
-            self.check_ns = now.ns + 100_000_000;
+            self.check_ns = now.ns + CHECK_EVERY_NS;
+            self.tidy(now);
         }
         overdue.map(|at| self.take(at))
     }

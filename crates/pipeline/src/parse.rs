@@ -9,7 +9,7 @@ use carrack_wire::tcp::flag;
 use carrack_wire::{checksum, vlan};
 
 use crate::burst::Meta;
-use crate::plan::{Line, Plan};
+use crate::plan::{Common, Line, Plan, direction_of, mac_number};
 use crate::snapshot::Side;
 
 /// What parse found.
@@ -19,6 +19,106 @@ pub(crate) enum Parsed {
     Ipv4,
     /// ARP: goes up.
     Arp,
+}
+
+/// The common packet, recognised whole: untagged, to this port, no IP options, no fragment, TCP or UDP, TTL to spare,
+/// everything as it should be. False for any other packet, of which [`parse`] then says what is wrong, if anything is.
+///
+/// It must accept nothing that [`parse`] refuses and see nothing differently: a property test holds the two together.
+#[inline(always)]
+pub(crate) fn parse_common(port: &Common, frame: &[u8], meta: &mut Meta) -> bool {
+    let Some(head) = frame.first_chunk::<42>() else { return false };
+    let [
+        d0,
+        d1,
+        d2,
+        d3,
+        d4,
+        d5,
+        s0,
+        s1,
+        s2,
+        s3,
+        s4,
+        s5,
+        t0,
+        t1,
+        version,
+        _,
+        l0,
+        l1,
+        _,
+        _,
+        f0,
+        f1,
+        ttl,
+        number,
+        ..,
+    ] = *head;
+    let from = mac_number([s0, s1, s2, s3, s4, s5]);
+    let total = usize::from(u16::from_be_bytes([l0, l1]));
+    let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+    let long = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    let (src, dst) = (long(26), long(30));
+    let (src_net, dst_net) = (src >> 24, dst >> 24);
+    let sum =
+        (u64::from(long(14)) + u64::from(long(18)) + u64::from(long(22)) + u64::from(src) + u64::from(dst))
+            % 0xffff;
+    let fine = (mac_number([d0, d1, d2, d3, d4, d5]) == port.mac)
+        & (from != port.mac)
+        & (s0 & 1 == 0)
+        & (u32::from_be_bytes([t0, t1, version, 0]) == 0x0800_4500)
+        & (u16::from_be_bytes([f0, f1]) & (FLAG_MF | OFFSET_MASK) == 0)
+        & (total + 14 <= frame.len())
+        & (ttl > 1)
+        & (sum == 0)
+        & (src_net.wrapping_sub(1) < 223)
+        & (src_net != 127)
+        & (dst_net.wrapping_sub(1) < 223)
+        & (dst_net != 127);
+    if !fine {
+        return false;
+    }
+    let (proto, bits) = match number {
+        17 => {
+            let len = usize::from(word(38));
+            if len < 8 || len + 20 > total {
+                return false;
+            }
+            (Proto::Udp, 0)
+        }
+        6 => {
+            let (Some(offset), Some(bits)) = (frame.get(46), frame.get(47)) else { return false };
+            let len = usize::from(offset >> 4) * 4;
+            if len < 20 || len + 20 > total || check_tcp_flags(*bits).is_err() {
+                return false;
+            }
+            (Proto::Tcp, *bits)
+        }
+        _ => return false,
+    };
+    *meta = Meta {
+        flow: Flow {
+            src,
+            dst,
+            sport: word(34),
+            dport: word(36),
+            vrf: port.vrf,
+            l3: 14,
+            l4: 34,
+            proto,
+            ip_proto: number,
+            bits,
+            kind: Kind::Whole,
+        },
+        ingress: port.interface,
+        direction: port.direction,
+        raw_from_outside: port.raw_from_outside,
+        vrf: port.vrf,
+        destination: dst,
+        ..Meta::default()
+    };
+    true
 }
 
 /// Fills `meta` from the frame.
@@ -53,13 +153,13 @@ pub(crate) fn parse(plan: &Plan, port: PortId, frame: &[u8], meta: &mut Meta) ->
     }
     meta.vrf = line.vrf;
     meta.flow.vrf = line.vrf;
-    meta.direction = match line.side {
-        Side::Inside => Some(Direction::Out),
-        Side::Outside => Some(Direction::In),
-        Side::Plain => None,
-    };
+    meta.direction = direction_of(line.side);
     meta.raw_from_outside = line.side == Side::Outside;
     ipv4(frame, l3, meta)?;
+    // RFC 1812 §5.3.4: what was sent to all stations of the link is not forwarded.
+    if head[0] & 1 != 0 {
+        return Err(Reason::L2NotForUs);
+    }
     Ok(Parsed::Ipv4)
 }
 
@@ -194,6 +294,8 @@ fn check_tcp_flags(bits: u8) -> Result<(), Reason> {
 fn icmp(identifier: u16, meta: &mut Meta) -> Result<(), Reason> {
     match class_of(meta.flow.bits) {
         Class::Request | Class::Reply => set_icmp_identifier(meta, identifier),
+        // Where no NAT is concerned all types pass, in pieces too.
+        Class::Error | Class::Other if meta.direction.is_none() => {}
         Class::Error if meta.is_fragment => return Err(Reason::Ipv4FragmentInvalid),
         Class::Error => meta.flow.kind = Kind::IcmpError,
         // RFC 5508 REQ-11: anything else does not pass; REQ-9, REQ-10 name what must.

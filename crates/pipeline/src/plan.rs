@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use carrack_base::{IfIndex, PortId, Reason, VrfId};
+use carrack_nat::Direction;
 use carrack_tables::{Lpm4, Lpm4Builder};
 use carrack_wire::ethernet::{MacAddr, ethertype};
 
@@ -64,11 +65,30 @@ pub struct Line {
     pub header: LinkHeader,
 }
 
+impl Line {
+    /// Are the same stations there?
+    pub(crate) fn is_same_link(&self, other: &Self) -> bool {
+        self.port == other.port && self.header.bytes == other.header.bytes && self.vrf == other.vrf
+    }
+}
+
+/// What the fast parser needs of a port's untagged interface.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Common {
+    /// Own MAC address as a number.
+    pub(crate) mac: u64,
+    pub(crate) interface: IfIndex,
+    pub(crate) vrf: VrfId,
+    pub(crate) direction: Option<Direction>,
+    pub(crate) raw_from_outside: bool,
+}
+
 /// Interfaces of one port by tags.
 #[derive(Debug)]
 struct PortLines {
     mac: MacAddr,
     untagged: u16,
+    common: Option<Common>,
     single: Option<Box<[u16; VLANS]>>,
     double: HashMap<(u16, u16), u16>,
 }
@@ -100,6 +120,7 @@ impl Plan {
             .map(|port| PortLines {
                 mac: port.mac,
                 untagged: NO_INTERFACE,
+                common: None,
                 single: None,
                 double: HashMap::new(),
             })
@@ -116,7 +137,10 @@ impl Plan {
     fn enter(&mut self, interface: &Interface) {
         let Some(port) = self.ports.get_mut(interface.port.index()) else { return };
         match interface.vlan {
-            Vlan::None => port.untagged = interface.id.0,
+            Vlan::None => {
+                port.untagged = interface.id.0;
+                port.common = common_of(interface);
+            }
             Vlan::Single(vlan) => {
                 let table = port.single.get_or_insert_with(|| Box::new([NO_INTERFACE; VLANS]));
                 if let Some(place) = table.get_mut(usize::from(vlan)) {
@@ -189,6 +213,12 @@ impl Plan {
         (found != NO_INTERFACE).then_some(IfIndex(found))
     }
 
+    /// The port's untagged interface for the fast parser; `None` when each of its packets needs a closer look.
+    #[inline]
+    pub(crate) fn common(&self, port: PortId) -> Option<Common> {
+        self.ports.get(port.index())?.common
+    }
+
     /// A port's MAC address.
     #[inline]
     #[must_use]
@@ -243,6 +273,32 @@ impl Plan {
     pub fn route_bytes(&self) -> usize {
         self.fibs.iter().map(|fib| fib.lpm.bytes()).sum()
     }
+}
+
+/// The six bytes as a number.
+#[inline(always)]
+pub(crate) const fn mac_number(mac: [u8; 6]) -> u64 {
+    let [a, b, c, d, e, f] = mac;
+    u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+}
+
+/// The way through the NAT from an interface of this side.
+pub(crate) const fn direction_of(side: Side) -> Option<Direction> {
+    match side {
+        Side::Inside => Some(Direction::Out),
+        Side::Outside => Some(Direction::In),
+        Side::Plain => None,
+    }
+}
+
+fn common_of(interface: &Interface) -> Option<Common> {
+    (interface.up && !interface.urpf).then_some(Common {
+        mac: mac_number(interface.mac.0),
+        interface: interface.id,
+        vrf: interface.vrf,
+        direction: direction_of(interface.side),
+        raw_from_outside: interface.side == Side::Outside,
+    })
 }
 
 fn line_of(interface: &Interface) -> Line {

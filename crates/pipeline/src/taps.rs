@@ -70,9 +70,9 @@ impl Taps {
                 CapturePoint::Drop(_) => capture.drops,
             };
             let reason_fits = match (capture.filter.dropped, point) {
-                (None | Some(None), _) => true,
+                (None, _) | (Some(None), CapturePoint::Drop(_)) => true,
                 (Some(Some(reason)), CapturePoint::Drop(dropped)) => reason == dropped,
-                (Some(Some(_)), _) => false,
+                (Some(_), _) => false,
             };
             let fits = wanted && reason_fits && capture.packets_max > 0;
             if !fits || !matches(&capture.filter, interface, meta, frame) {

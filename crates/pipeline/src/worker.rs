@@ -13,7 +13,7 @@ use crate::dump::Dumps;
 use crate::fragments::{Fragments, Outcome};
 use crate::mailbox::{CapturePoint, Command, Event, PacketSlot, TraceOutcome};
 use crate::neighbours::Neighbours;
-use crate::parse::{Parsed, has_source_route, parse};
+use crate::parse::{Parsed, has_source_route, parse, parse_common};
 use crate::plan::{Hop, Plan};
 use crate::policer::Buckets;
 use crate::snapshot::WorkerSizes;
@@ -97,7 +97,11 @@ impl Worker {
             stats: WorkerStats::default(),
             rng,
             tx: (0..plan.port_count()).map(|_| Vec::with_capacity(TX_QUEUE_PACKETS)).collect(),
-            dead: Vec::with_capacity(TX_QUEUE_PACKETS * 4),
+            // All that can end between two calls of `done`: what ports refuse, and a burst from everybody.
+            dead: Vec::with_capacity(
+                TX_QUEUE_PACKETS * (plan.port_count() + 1)
+                    + 2 * BURST_PACKETS_MAX * (usize::from(workers) + 2),
+            ),
             dumps: Dumps::new(),
             neighbour_gone: Vec::with_capacity(1_024),
             rx: Vec::with_capacity(BURST_PACKETS_MAX),
@@ -122,7 +126,7 @@ impl Worker {
             self.accounts.rx += 1;
             self.accounts.rx_bytes += frame.len() as u64;
             // Invariant: the receive buffer holds no more than a burst.
-            if let Err(frame) = burst.push(frame, Meta::default()) {
+            if let Err(frame) = burst.push_received(frame) {
                 self.accounts.drop_n(Reason::FramePoolEmpty, 1);
                 self.dead.push(frame);
             }
@@ -156,7 +160,16 @@ impl Worker {
         }
         let plan = self.plan.clone();
         let watched = self.taps.capturing || self.taps.tracing;
-        for (frame, meta) in burst.going() {
+        let common = if watched { None } else { plan.common(port) };
+        let mut arp = false;
+        for (frame, meta) in burst.frames.iter_mut().zip(&mut burst.meta).take(burst.len) {
+            let Some(frame) = frame else { continue };
+            if let Some(common) = &common
+                && parse_common(common, frame.bytes(), meta)
+            {
+                continue;
+            }
+            *meta = Meta::default();
             let parsed = parse(&plan, port, frame.bytes(), meta).and_then(|parsed| match parsed {
                 Parsed::Ipv4 => check_path(&plan, frame.bytes(), meta).map(|()| parsed),
                 Parsed::Arp => Ok(parsed),
@@ -166,11 +179,14 @@ impl Worker {
             }
             match parsed {
                 Ok(Parsed::Ipv4) => {}
-                Ok(Parsed::Arp) => meta.fate = Fate::Arp,
+                Ok(Parsed::Arp) => {
+                    meta.fate = Fate::Arp;
+                    arp = true;
+                }
                 Err(reason) => meta.fate = Fate::Dropped(reason),
             }
         }
-        for at in 0..burst.len {
+        for at in if arp { 0..burst.len } else { 0..0 } {
             if burst.meta.get(at).is_some_and(|meta| meta.fate == Fate::Arp) {
                 self.punt_arp(burst, at, now);
             }
@@ -294,8 +310,9 @@ impl Worker {
     }
 
     fn forward_burst(&mut self, burst: &mut Burst, now: Now, pool: &mut dyn FramePool) {
+        let plan = self.plan.clone();
         for (_, meta) in burst.going() {
-            self.plan.prefetch_route(meta.vrf, meta.destination);
+            plan.prefetch_route(meta.vrf, meta.destination);
         }
         for at in 0..burst.len {
             let (Some(place), Some(meta)) = (burst.frames.get_mut(at), burst.meta.get_mut(at)) else {
@@ -305,7 +322,7 @@ impl Worker {
                 continue;
             }
             let Some(frame) = place.take() else { continue };
-            match self.forward(frame, meta, now, pool) {
+            match self.forward_by(&plan, frame, meta, now, pool) {
                 Ok(()) => meta.fate = Fate::Gone,
                 Err((frame, reason)) => {
                     *place = Some(frame);
@@ -378,8 +395,15 @@ impl Worker {
 
     /// Where every packet went, as of now: [`Accounts::balance`] is 0 between calls.
     pub fn accounts(&mut self) -> &Accounts {
+        self.count_absorbed();
         self.accounts.held = self.fragments.held() + self.neighbours.held() + self.nat.held_syns();
         &self.accounts
+    }
+
+    /// Held SYNs that a SYN from inside made pointless (RFC 5382 REQ-4).
+    pub(crate) fn count_absorbed(&mut self) {
+        let absorbed = self.nat.take_absorbed();
+        self.accounts.drop_n(Reason::NatTcpSynSuperseded, absorbed);
     }
 
     /// The worker's figures.
@@ -423,6 +447,10 @@ impl Worker {
 /// What can be said of a packet before its session is looked for: source routes, TTL, reverse path.
 #[inline]
 fn check_path(plan: &Plan, frame: &[u8], meta: &Meta) -> Result<(), Reason> {
+    // First: nobody gets an error because somebody else forged his address.
+    if plan.line(meta.ingress).is_some_and(|line| line.urpf) && !reverse_path_holds(plan, meta) {
+        return Err(Reason::UrpfFailed);
+    }
     let l3 = usize::from(meta.flow.l3);
     let (version, ttl) = (frame.get(l3).copied().unwrap_or(0), frame.get(l3 + 8).copied().unwrap_or(0));
     if version != 0x45 && has_source_route(frame, l3) {
@@ -432,9 +460,6 @@ fn check_path(plan: &Plan, frame: &[u8], meta: &Meta) -> Result<(), Reason> {
     // error carries the packet as it was sent.
     if ttl <= 1 && plan.route(meta.vrf, meta.flow.dst) != Some(Hop::Local) {
         return Err(Reason::Ipv4TtlExpired);
-    }
-    if plan.line(meta.ingress).is_some_and(|line| line.urpf) && !reverse_path_holds(plan, meta) {
-        return Err(Reason::UrpfFailed);
     }
     Ok(())
 }
