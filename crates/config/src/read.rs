@@ -115,12 +115,20 @@ impl<'a> Section<'a> {
             );
             self.notes.error(value.span().into(), message);
         };
-        let DeValue::Array(elements) = value.get_ref() else {
-            wrong(value);
-            return Vec::new();
+        let elements: Vec<&'a Value<'a>> = match value.get_ref() {
+            DeValue::Array(elements) => elements.iter().collect(),
+            // Brackets forgotten: read on, so that what refers to it is not reported too.
+            DeValue::Table(_) => {
+                wrong(value);
+                vec![value]
+            }
+            _ => {
+                wrong(value);
+                return Vec::new();
+            }
         };
         let mut sections = Vec::new();
-        for element in elements.iter() {
+        for element in elements {
             let DeValue::Table(table) = element.get_ref() else {
                 wrong(element);
                 continue;

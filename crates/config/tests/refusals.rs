@@ -90,7 +90,11 @@ fn wrong_types_and_ranges_say_what_to_write() {
     );
     refuses("via = \"192.0.2.254\"", "via = \"192.0.2\" #!", &["is not an IPv4 address"]);
     refuses("device = \"mem:wan\"", "device = \"mmem:wan\" #!", &["mem"]);
-    refuses("[workers]", "workers = 3 #!\n[memory]", &["write [workers] above its keys"]);
+    refuses(
+        "[workers]\ncount = 2\ncores = [0, 1]\n",
+        "workers = 3 #!\n",
+        &["write [workers] above its keys"],
+    );
     refuses("[[vrf]]", "[vrf] #!", &["write [[vrf]] above the keys of each"]);
 }
 

@@ -11,10 +11,10 @@ use super::{Effect, KeyInfo, Kind, SectionInfo, list, row, table};
 const SECONDS_MAX: u64 = 30_000;
 const LIMIT_MAX: u64 = 1 << 30;
 
-const INSTANCE: Effect = ReDerived("all sessions of the instance");
-// The engine builds an instance's port tables anew when anything about them changes; static mappings stay.
+const INSTANCE: Effect = ReDerived("the sessions of the instance");
+// The engine builds the tables anew and adopts what the new ones could have given.
 const PORTS: Effect =
-    ReDerived("the port tables of the instance, and with them its sessions (static mappings stay)");
+    ReDerived("the port tables of the instance; sessions on ports that they could not have given end");
 const STATIC: Effect = ReDerived("sessions of the changed static mapping");
 
 const TIMEOUT: Kind = Seconds(1, SECONDS_MAX);

@@ -101,7 +101,9 @@ fn room_for(notes: &Notes, plan: plan::Deterministic, ports: &At<u16>, pool: &Po
 
 /// Forwardings of all instances: the outside address is ours to forward, and no port is forwarded twice.
 pub(super) fn forwards(notes: &Notes, config: &Config, complete: bool) {
-    let mut seen: BTreeMap<(&str, u32, usize), Vec<(PortRange, &ForwardConfig)>> = BTreeMap::new();
+    /// Routing instance, address, protocol.
+    type Place<'a> = (&'a str, u32, usize);
+    let mut seen: BTreeMap<Place<'_>, Vec<(PortRange, &ForwardConfig)>> = BTreeMap::new();
     for nat in &config.nat {
         for rule in &nat.forwards {
             address(notes, config, nat, rule, complete);
