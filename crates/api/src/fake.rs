@@ -340,22 +340,21 @@ impl Backend for Fake {
     fn workers(&self) -> Result<Vec<Worker>, Failure> {
         let stage = |name: &str, clocks| StageClocks {
             stage: name.into(),
-            bursts: 31_250,
             packets: 1_000_000,
             clocks,
             clocks_per_packet: clocks as f64 / 1e6,
-            packets_per_burst: 32.0,
         };
         Ok(vec![Worker {
             worker: 0,
-            core: Some(1),
+            state: "running".into(),
             generation: 1,
             bursts: 31_250,
             packets: 1_000_000,
             packets_per_burst: 32.0,
             clocks_per_packet: 131.5,
             idle_share: 0.255,
-            clock_hz: 2_600_000_000,
+            sessions: 1_100,
+            subscribers: 12,
             stages: vec![stage("parse", 21_000_000), stage("nat", 110_500_000)],
         }])
     }

@@ -54,8 +54,6 @@ params! {
         remote_port: u16,
         /// TCP state: inside-init, outside-init, established, inside-fin, outside-fin, both-fin or reset.
         tcp_state: TcpState,
-        /// Delete at most so many sessions.
-        limit: u64,
         /// Delete every session: needed when no filter is given.
         all: bool,
     }
@@ -134,11 +132,11 @@ impl DeleteQuery {
             remote: self.remote,
             remote_port: self.remote_port,
             tcp_state: self.tcp_state,
-            limit: self.limit,
+            limit: None,
         }
     }
 
-    /// Does any filter narrow the deletion? A limit alone does not.
+    /// Does any filter narrow the deletion?
     #[must_use]
     pub fn narrows(&self) -> bool {
         self.instance.is_some()
@@ -154,7 +152,7 @@ impl DeleteQuery {
 }
 
 impl RowFilter {
-    /// As a deletion.
+    /// As a deletion; a limit has no meaning there and is left out.
     #[must_use]
     pub fn delete(self, all: bool) -> DeleteQuery {
         DeleteQuery {
@@ -167,7 +165,6 @@ impl RowFilter {
             remote: self.remote,
             remote_port: self.remote_port,
             tcp_state: self.tcp_state,
-            limit: self.limit,
             all: all.then_some(true),
         }
     }

@@ -1,11 +1,235 @@
 //! `carrack check`.
 
-use carrack_api::Failure;
+use std::io::{self, Write};
+
+use carrack_base::Range4;
+use carrack_config::{Config, Diagnostic, NatConfig, PortFacts, PortsConfig, Severity};
+use serde::Serialize;
 
 use crate::cli::CheckArgs;
 use crate::fail::{Fail, Outcome};
+use crate::human::number;
+use crate::table::{Table, left, right};
+
+/// What a session takes with its index entries and its share of mapping and port tables, bytes; the daemon shows the
+/// real figures at its start and in `show nat memory`.
+const SESSION_BYTES: u64 = 128;
+
+#[derive(Serialize)]
+struct Report {
+    valid: bool,
+    diagnostics: Vec<Message>,
+    summary: Option<Summary>,
+}
+
+#[derive(Serialize)]
+struct Message {
+    severity: &'static str,
+    file: String,
+    line: usize,
+    column: usize,
+    message: String,
+}
+
+#[derive(Serialize)]
+struct Summary {
+    system: String,
+    workers: u8,
+    interfaces: Vec<InterfaceSummary>,
+    routes: usize,
+    nat: Vec<NatSummary>,
+    sessions_max: u32,
+    subscribers_max: u32,
+    /// Estimate, bytes.
+    session_memory_bytes: u64,
+    packet_memory_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct InterfaceSummary {
+    name: String,
+    device: String,
+    side: String,
+    vrf: String,
+    addresses: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct NatSummary {
+    name: String,
+    pools: usize,
+    addresses: u64,
+    ports: String,
+    subscribers_max: Option<u64>,
+}
 
 pub fn run(args: &CheckArgs, json: bool) -> Outcome {
-    let _ = (args, json);
-    Err(Fail::Operation(Failure::internal("not built yet")))
+    let checked = Config::from_file(&args.file).and_then(|(config, warnings)| {
+        // What only a compilation finds: limits on how many there may be.
+        carrack_config::compile(&config, &PortFacts::assumed(&config), None)?;
+        Ok((config, warnings))
+    });
+    let (valid, diagnostics, summary) = match checked {
+        Ok((config, warnings)) => (true, warnings, Some(Summary::of(&config))),
+        Err(errors) => (false, errors, None),
+    };
+    let mut out = io::stdout().lock();
+    if json {
+        let diagnostics = diagnostics.iter().map(Message::of).collect();
+        let report = Report { valid, diagnostics, summary };
+        serde_json::to_writer_pretty(&mut out, &report).map_err(io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        print_diagnostics(&diagnostics)?;
+        if let Some(summary) = &summary {
+            summary.print(&mut out)?;
+        }
+    }
+    if valid { Ok(()) } else { Err(Fail::Said(2)) }
+}
+
+/// Errors and warnings as a compiler prints them, on standard error, and how many.
+pub fn print_diagnostics(diagnostics: &[Diagnostic]) -> io::Result<()> {
+    let mut err = io::stderr().lock();
+    for diagnostic in diagnostics {
+        writeln!(err, "{}\n", diagnostic.to_string().trim_end())?;
+    }
+    let errors = diagnostics.iter().filter(|d| d.severity == Severity::Error).count();
+    match errors {
+        0 => Ok(()),
+        1 => writeln!(err, "1 error: this configuration cannot be used"),
+        n => writeln!(err, "{n} errors: this configuration cannot be used"),
+    }
+}
+
+impl Message {
+    fn of(diagnostic: &Diagnostic) -> Self {
+        Self {
+            severity: match diagnostic.severity {
+                Severity::Error => "error",
+                Severity::Warning => "warning",
+            },
+            file: diagnostic.file.clone(),
+            line: diagnostic.line,
+            column: diagnostic.column,
+            message: diagnostic.message.clone(),
+        }
+    }
+}
+
+impl Summary {
+    fn of(config: &Config) -> Self {
+        let memory = &config.memory;
+        Self {
+            system: config.system.name.clone(),
+            workers: config.workers.count,
+            interfaces: config.interfaces.iter().map(InterfaceSummary::of).collect(),
+            routes: config.routes.len(),
+            nat: config.nat.iter().map(NatSummary::of).collect(),
+            sessions_max: memory.sessions,
+            subscribers_max: memory.subscribers,
+            session_memory_bytes: u64::from(memory.sessions) * SESSION_BYTES,
+            packet_memory_bytes: u64::from(memory.frames) * u64::from(memory.frame_bytes),
+        }
+    }
+
+    fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{}: valid, {} workers, {} static routes\n", self.system, self.workers, self.routes)?;
+        let columns = [left("INTERFACE"), left("SIDE"), left("VRF"), left("DEVICE"), left("ADDRESSES")];
+        let mut table = Table::new(&columns);
+        for i in &self.interfaces {
+            let addresses = if i.addresses.is_empty() { "-".into() } else { i.addresses.join(" ") };
+            table.row(vec![i.name.clone(), i.side.clone(), i.vrf.clone(), i.device.clone(), addresses]);
+        }
+        table.print(out, "no interfaces")?;
+        writeln!(out)?;
+        let columns = [
+            left("NAT INSTANCE"),
+            right("POOLS"),
+            right("ADDRESSES"),
+            left("PORTS OF A SUBSCRIBER"),
+            right("SUBSCRIBERS AT MOST"),
+        ];
+        let mut table = Table::new(&columns);
+        for n in &self.nat {
+            let most = n.subscribers_max.map_or_else(|| "-".into(), number);
+            let (pools, addresses) = (n.pools.to_string(), number(n.addresses));
+            table.row(vec![n.name.clone(), pools, addresses, n.ports.clone(), most]);
+        }
+        table.print(out, "no NAT instances")?;
+        writeln!(
+            out,
+            "\nmemory: about {} MiB for {} sessions and {} subscribers, {} MiB for packets",
+            number(self.session_memory_bytes >> 20),
+            number(self.sessions_max.into()),
+            number(self.subscribers_max.into()),
+            number(self.packet_memory_bytes >> 20)
+        )
+    }
+}
+
+impl InterfaceSummary {
+    fn of(interface: &carrack_config::InterfaceConfig) -> Self {
+        use carrack_config::Attach;
+        let device = match &interface.attach {
+            Attach::Device(spec) => spec.value.to_string(),
+            Attach::Parent { parent, vlan } => format!("{} vlan {}", parent.value, vlan_text(vlan.value)),
+        };
+        Self {
+            name: interface.name.value.clone(),
+            device,
+            side: side_text(interface.side).into(),
+            vrf: interface.vrf.value.clone(),
+            addresses: interface.addresses.iter().map(|address| address.value.to_string()).collect(),
+        }
+    }
+}
+
+/// `100`, `100.200` or nothing.
+pub fn vlan_text(vlan: carrack_pipeline::snapshot::Vlan) -> String {
+    use carrack_pipeline::snapshot::Vlan;
+    match vlan {
+        Vlan::None => String::new(),
+        Vlan::Single(id) => id.to_string(),
+        Vlan::Double { outer, inner, .. } => format!("{outer}.{inner}"),
+    }
+}
+
+/// The word of a side.
+pub fn side_text(side: carrack_pipeline::snapshot::Side) -> &'static str {
+    use carrack_pipeline::snapshot::Side;
+    match side {
+        Side::Plain => "plain",
+        Side::Inside => "inside",
+        Side::Outside => "outside",
+    }
+}
+
+impl NatSummary {
+    fn of(nat: &NatConfig) -> Self {
+        let sum = |ranges: &mut dyn Iterator<Item = Range4>| ranges.map(Range4::count).sum::<u64>();
+        let addresses = sum(&mut nat.pools.iter().flat_map(|pool| pool.addresses.iter().map(|at| at.value)));
+        // Every subscriber needs one block, or one port, to be one.
+        let shares = |ports: u64| {
+            let of_pool = |pool: &carrack_config::PoolConfig| {
+                let range = u64::from(pool.ports.value.last - pool.ports.value.first) + 1;
+                range / ports.max(1) * sum(&mut pool.addresses.iter().map(|at| at.value))
+            };
+            nat.pools.iter().map(of_pool).sum::<u64>()
+        };
+        let (ports, subscribers_max) = match &nat.ports {
+            PortsConfig::Blocks { size, per_subscriber, .. } => {
+                let text = format!("blocks of {}, up to {per_subscriber}", size.value);
+                (text, Some(shares(size.value.into())))
+            }
+            PortsConfig::Arbitrary => ("any free port".into(), None),
+            PortsConfig::Deterministic { ports_per_subscriber: Some(n) } => {
+                (format!("{} each, deterministic", n.value), Some(shares(n.value.into())))
+            }
+            PortsConfig::Deterministic { ports_per_subscriber: None } => {
+                ("as many as fit, deterministic".into(), None)
+            }
+        };
+        Self { name: nat.name.value.clone(), pools: nat.pools.len(), addresses, ports, subscribers_max }
+    }
 }

@@ -8,7 +8,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-pub use filter::{DeterministicArgs, FilterArgs, PacketArgs, SubscriberArgs};
+pub use filter::{DeterministicArgs, FilterArgs, ListArgs, PacketArgs, SubscriberArgs};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -211,10 +211,10 @@ pub enum ShowNat {
     /// Subscribers: paired address, sessions, port blocks.
     Subscribers(SubscriberArgs),
     /// Mappings: inside endpoint to outside endpoint.
-    Mappings(FilterArgs),
+    Mappings(ListArgs),
     /// Sessions; streams any number of rows without stopping traffic.
     #[command(after_help = SESSIONS_HELP)]
-    Sessions(FilterArgs),
+    Sessions(ListArgs),
     /// Tables, how full they are, and their memory.
     Memory,
     /// Who had an outside address and port, by deterministic NAT's arithmetic (RFC 7422), or the other way round.

@@ -164,16 +164,12 @@ fn clamp(balance: i128) -> i64 {
 pub struct StageClocks {
     /// Name of the stage.
     pub stage: String,
-    /// Bursts it ran on.
-    pub bursts: u64,
-    /// Packets it saw.
+    /// Packets it saw while it was measured: one burst in 16 is.
     pub packets: u64,
-    /// Clocks (time stamp counter ticks) spent.
+    /// Clocks (time stamp counter ticks) spent on them.
     pub clocks: u64,
     /// Clocks for each packet.
     pub clocks_per_packet: f64,
-    /// Packets for each burst.
-    pub packets_per_burst: f64,
 }
 
 /// One worker thread.
@@ -181,8 +177,8 @@ pub struct StageClocks {
 pub struct Worker {
     /// Worker.
     pub worker: u8,
-    /// The CPU core it is pinned to, if it is.
-    pub core: Option<u16>,
+    /// `running`, `ended` or `failed`.
+    pub state: String,
     /// Configuration generation it forwards by.
     pub generation: u64,
     /// Bursts that held at least one packet.
@@ -193,10 +189,12 @@ pub struct Worker {
     pub packets_per_burst: f64,
     /// Mean clocks for a packet, all stages.
     pub clocks_per_packet: f64,
-    /// Share of time without a packet to work on, 0 to 1, since the last question (or start).
+    /// Share of time without a packet to work on, 0 to 1, since start.
     pub idle_share: f64,
-    /// Clock ticks a second.
-    pub clock_hz: u64,
+    /// NAT sessions it owns now.
+    pub sessions: u64,
+    /// NAT subscribers it owns now.
+    pub subscribers: u64,
     /// Stages in order.
     pub stages: Vec<StageClocks>,
 }
@@ -217,9 +215,10 @@ pub struct GraphNode {
     pub stage: String,
     /// One sentence.
     pub description: String,
-    /// Packets that reached it.
+    /// Packets that nothing before it ended. Packets of other workers join before `nat`, the router's own before
+    /// `forward`.
     pub packets: u64,
-    /// Packets that ended in it other than by a drop: `forwarded`, `punted`, `consumed`, …
+    /// Packets that ended in it other than by a drop: `forwarded`, `punted`, `consumed`, …; zeros are left out.
     pub ended: Vec<NamedCount>,
     /// Packets it dropped, by reason; zeros are left out.
     pub drops: Vec<NamedCount>,

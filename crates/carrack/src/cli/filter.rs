@@ -39,9 +39,23 @@ pub struct FilterArgs {
     /// TCP state.
     #[arg(long, value_name = "STATE", value_parser = tcp_states())]
     tcp_state: Option<TcpState>,
+}
+
+/// Which sessions or mappings, and how many.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ListArgs {
+    #[command(flatten)]
+    filter: FilterArgs,
     /// At most so many.
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
+}
+
+impl ListArgs {
+    /// As the API takes it.
+    pub fn filter(self) -> RowFilter {
+        RowFilter { limit: self.limit, ..self.filter.filter() }
+    }
 }
 
 impl FilterArgs {
@@ -57,7 +71,7 @@ impl FilterArgs {
             remote: self.remote,
             remote_port: self.remote_port,
             tcp_state: self.tcp_state,
-            limit: self.limit,
+            limit: None,
         }
     }
 }

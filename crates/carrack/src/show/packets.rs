@@ -47,39 +47,37 @@ pub fn counters(out: &mut dyn Write, c: Counters) -> io::Result<()> {
 pub fn workers(out: &mut dyn Write, all: Vec<Worker>) -> io::Result<()> {
     let mut table = Table::new(&[
         right("WORKER"),
-        right("CORE"),
+        left("STATE"),
         right("GENERATION"),
         right("PACKETS"),
         right("PACKETS/BURST"),
         right("CLOCKS/PACKET"),
         right("IDLE"),
+        right("SESSIONS"),
+        right("SUBSCRIBERS"),
     ]);
     for w in &all {
         table.row(vec![
             w.worker.to_string(),
-            w.core.map_or_else(|| "-".into(), |core| core.to_string()),
+            w.state.clone(),
             number(w.generation),
             number(w.packets),
             format!("{:.1}", w.packets_per_burst),
             format!("{:.1}", w.clocks_per_packet),
             format!("{:.1}%", w.idle_share * 100.0),
+            number(w.sessions),
+            number(w.subscribers),
         ]);
     }
     table.print(out, "no workers")?;
     for w in all.iter().filter(|w| !w.stages.is_empty()) {
         writeln!(out, "\nWorker {}", w.worker)?;
-        let mut table = Table::new(&[
-            left("STAGE"),
-            right("PACKETS"),
-            right("PACKETS/BURST"),
-            right("CLOCKS/PACKET"),
-            right("CLOCKS"),
-        ]);
+        let mut table =
+            Table::new(&[left("STAGE"), right("PACKETS MEASURED"), right("CLOCKS/PACKET"), right("CLOCKS")]);
         for s in &w.stages {
             table.row(vec![
                 s.stage.clone(),
                 number(s.packets),
-                format!("{:.1}", s.packets_per_burst),
                 format!("{:.1}", s.clocks_per_packet),
                 number(s.clocks),
             ]);

@@ -1,0 +1,338 @@
+//! Rows of the data plane as rows of the API.
+
+use std::fmt::Write as _;
+use std::net::Ipv4Addr;
+
+use carrack_api::types::{
+    Block, CapturedPacket, Event, Interface, Mapping, Memory, Neighbour, PoolAddress, Route, Session,
+    Subscriber, TraceRecord,
+};
+use carrack_base::{IfIndex, InstanceId, PoolId, VrfId};
+use carrack_host::NeighbourRow;
+use carrack_nat::row::{
+    BlockRow, Endpoint, MappingRow, MemoryRow, NatEvent, PoolRow, SessionRow, SubscriberRow,
+};
+use carrack_pipeline::mailbox::{CapturePoint, CaptureSlot, TraceOutcome, TraceStep};
+use carrack_pipeline::snapshot::{NextHop, Snapshot};
+use carrack_runtime::InterfaceRow;
+
+use crate::check::{side_text, vlan_text};
+
+/// Names by id, as they are when a list starts.
+pub(super) struct Names {
+    interfaces: Vec<String>,
+    vrfs: Vec<String>,
+    instances: Vec<String>,
+    pools: Vec<(PoolId, String)>,
+}
+
+impl Names {
+    pub(super) fn of(snapshot: &Snapshot) -> Self {
+        let name = |interface: &Option<carrack_pipeline::snapshot::Interface>| {
+            interface.as_ref().map(|i| i.name.clone()).unwrap_or_default()
+        };
+        let instances = &snapshot.nat.instances;
+        let pools = instances.iter().flat_map(|i| &i.pools).map(|pool| (pool.id, pool.name.clone()));
+        Self {
+            interfaces: snapshot.interfaces.iter().map(name).collect(),
+            vrfs: snapshot.vrfs.clone(),
+            instances: instances.iter().map(|i| i.name.clone()).collect(),
+            pools: pools.collect(),
+        }
+    }
+
+    fn get(names: &[String], index: usize) -> String {
+        names.get(index).filter(|name| !name.is_empty()).cloned().unwrap_or_else(|| format!("#{index}"))
+    }
+
+    fn interface(&self, id: IfIndex) -> String {
+        Self::get(&self.interfaces, id.index())
+    }
+
+    fn vrf(&self, id: VrfId) -> String {
+        Self::get(&self.vrfs, id.index())
+    }
+
+    fn instance(&self, id: InstanceId) -> String {
+        Self::get(&self.instances, id.index())
+    }
+
+    fn pool(&self, id: PoolId) -> String {
+        let named = self.pools.iter().find(|(pool, _)| *pool == id);
+        named.map_or_else(|| format!("#{id}"), |(_, name)| name.clone())
+    }
+}
+
+pub(super) fn endpoint(ip: Ipv4Addr, port: u16) -> Endpoint {
+    Endpoint { ip: ip.into(), port }
+}
+
+pub(super) fn interface(row: &InterfaceRow, device: String) -> Interface {
+    let (i, link, stats) = (&row.interface, row.port.report.link, row.port.report.stats);
+    // Devices count whole ports: the numbers stand with the untagged interface only, so that sums are right.
+    let whole = i.vlan == carrack_pipeline::snapshot::Vlan::None;
+    let count = |n: u64| if whole { n } else { 0 };
+    Interface {
+        name: i.name.clone(),
+        device,
+        vlan: vlan_text(i.vlan),
+        side: side_text(i.side).into(),
+        vrf: row.vrf.clone(),
+        up: i.up,
+        link: link.up,
+        mac: i.mac.to_string(),
+        mtu: i.mtu,
+        addresses: i
+            .addresses
+            .iter()
+            .map(|(ip, prefix)| format!("{}/{}", Ipv4Addr::from(*ip), prefix.len()))
+            .collect(),
+        rx_packets: count(stats.rx_packets),
+        rx_bytes: count(stats.rx_bytes),
+        rx_missed: count(stats.rx_missed),
+        tx_packets: count(stats.tx_packets),
+        tx_bytes: count(stats.tx_bytes),
+    }
+}
+
+pub(super) fn neighbour(names: &Names, row: &NeighbourRow) -> Neighbour {
+    Neighbour {
+        interface: names.interface(row.interface),
+        address: row.ip.into(),
+        mac: row.mac.map(|mac| mac.to_string()).unwrap_or_default(),
+        state: row.state.name().into(),
+        age_s: row.age_s.into(),
+    }
+}
+
+pub(super) fn route(names: &Names, row: &carrack_pipeline::snapshot::Route) -> Route {
+    let (kind, gateway, interface) = match row.next_hop {
+        NextHop::Connected(id) => ("connected", None, Some(id)),
+        NextHop::Gateway(id, ip) => ("static", Some(ip.into()), Some(id)),
+        NextHop::Local(id) => ("local", None, Some(id)),
+        NextHop::Blackhole => ("blackhole", None, None),
+        NextHop::Prohibit => ("prohibit", None, None),
+    };
+    Route {
+        vrf: names.vrf(row.vrf),
+        prefix: row.prefix.to_string(),
+        kind: kind.into(),
+        gateway,
+        interface: interface.map(|id| names.interface(id)),
+    }
+}
+
+pub(super) fn session(names: &Names, worker: u8, row: &SessionRow) -> Session {
+    Session {
+        instance: names.instance(row.instance),
+        protocol: row.proto.name().into(),
+        ip_protocol: row.ip_proto,
+        tcp_state: row.tcp.name().into(),
+        direction: if row.inbound { "in" } else { "out" }.into(),
+        inside: row.inside.ip.into(),
+        inside_port: row.inside.port,
+        outside: row.outside.ip.into(),
+        outside_port: row.outside.port,
+        remote: row.remote.ip.into(),
+        remote_port: row.remote.port,
+        idle_s: row.idle_s,
+        expires_s: row.expires_s,
+        packets_out: row.packets_out,
+        packets_in: row.packets_in,
+        worker,
+    }
+}
+
+pub(super) fn mapping(names: &Names, worker: u8, row: &MappingRow) -> Mapping {
+    Mapping {
+        instance: names.instance(row.instance),
+        protocol: row.proto.name().into(),
+        inside: row.inside.ip.into(),
+        inside_port: row.inside.port,
+        outside: row.outside.ip.into(),
+        outside_port: row.outside.port,
+        sessions: row.sessions,
+        kind: if row.is_static { "static" } else { "dynamic" }.into(),
+        worker,
+    }
+}
+
+pub(super) fn subscriber(names: &Names, worker: u8, row: &SubscriberRow) -> Subscriber {
+    let [tcp, udp, icmp, other] = row.mappings;
+    let blocks = row.blocks.iter().take(usize::from(row.block_count));
+    Subscriber {
+        instance: names.instance(row.instance),
+        inside: row.inside.into(),
+        outside: row.outside.map(Ipv4Addr::from),
+        sessions: row.sessions,
+        mappings_tcp: tcp,
+        mappings_udp: udp,
+        mappings_icmp: icmp,
+        mappings_other: other,
+        blocks: blocks.map(|b| Block { address: b.ip.into(), first: b.first, last: b.last }).collect(),
+        worker,
+    }
+}
+
+pub(super) fn pool(names: &Names, row: &PoolRow) -> PoolAddress {
+    let [tcp, udp, icmp] = row.ports_used;
+    PoolAddress {
+        instance: names.instance(row.instance),
+        pool: names.pool(row.pool),
+        address: row.ip.into(),
+        subscribers: row.subscribers,
+        ports_total: row.ports_total,
+        ports_used_tcp: tcp,
+        ports_used_udp: udp,
+        ports_used_icmp: icmp,
+        blocks_total: row.blocks_total,
+        blocks_used: row.blocks_used,
+    }
+}
+
+pub(super) fn memory(worker: u8, row: &MemoryRow) -> Memory {
+    Memory {
+        worker,
+        table: row.table.into(),
+        total: row.total,
+        used: row.used,
+        bytes: row.bytes,
+        pages: row.pages.into(),
+    }
+}
+
+pub(super) fn event(names: &Names, sequence: u64, unix_ns: u64, event: &NatEvent) -> Event {
+    let ip = |ip: u32| Ipv4Addr::from(ip);
+    let block = |b: &BlockRow| format!("{}:{}-{}", ip(b.ip), b.first, b.last);
+    let (kind, instance, severity, text) = match event {
+        NatEvent::BlockAllocated { instance, inside, block: b } => {
+            ("block-allocated", instance, "info", format!("{} got {}", ip(*inside), block(b)))
+        }
+        NatEvent::BlockReleased { instance, inside, block: b } => {
+            ("block-released", instance, "info", format!("{} gave back {}", ip(*inside), block(b)))
+        }
+        NatEvent::AddressBound { instance, inside, outside } => {
+            ("address-bound", instance, "info", format!("{} is now {}", ip(*inside), ip(*outside)))
+        }
+        NatEvent::AddressReleased { instance, inside, outside } => {
+            ("address-released", instance, "info", format!("{} is no longer {}", ip(*inside), ip(*outside)))
+        }
+        NatEvent::Refused { instance, inside, reason, count } => {
+            let text = format!("{count} refused for {}, the last for {}", reason.name(), ip(*inside));
+            ("refused", instance, reason.info().severity.name(), text)
+        }
+        NatEvent::PoolThreshold { instance, pool, percent, above } => {
+            let what = if *above { "rose above" } else { "fell back under" };
+            let text = format!("pool {} {what} its threshold: {percent} % in use", names.pool(*pool));
+            ("pool-threshold", instance, if *above { "warning" } else { "info" }, text)
+        }
+    };
+    Event {
+        sequence,
+        unix_us: unix_ns / 1_000,
+        kind: kind.into(),
+        instance: Some(names.instance(*instance)),
+        severity: severity.into(),
+        text,
+    }
+}
+
+pub(super) fn captured(names: &Names, unix_ns: u64, slot: &CaptureSlot) -> CapturedPacket {
+    let (point, reason) = match slot.point {
+        CapturePoint::Rx => ("rx", None),
+        CapturePoint::Tx => ("tx", None),
+        CapturePoint::Drop(reason) => ("drop", Some(reason)),
+    };
+    CapturedPacket {
+        unix_ns,
+        interface: names.interface(slot.interface),
+        point,
+        reason,
+        original_len: slot.len.into(),
+        bytes: slot.bytes.get(..usize::from(slot.captured)).unwrap_or(&slot.bytes).to_vec(),
+    }
+}
+
+pub(super) fn traced(names: &Names, worker: u8, unix_ns: u64, step: &TraceStep) -> TraceRecord {
+    let (outcome, detail) = match step.outcome {
+        TraceOutcome::Next => ("next", String::new()),
+        TraceOutcome::SessionHit(line) => ("session-hit", format!("line {line}")),
+        TraceOutcome::SessionCreated(line) => ("session-created", format!("line {line}")),
+        TraceOutcome::Exempt => ("exempt", String::new()),
+        TraceOutcome::Hairpin => ("hairpin", String::new()),
+        TraceOutcome::Held => ("held", String::new()),
+        TraceOutcome::Sent(id) => ("sent", names.interface(id)),
+        TraceOutcome::Punted => ("punted", String::new()),
+        TraceOutcome::Consumed => ("consumed", String::new()),
+        TraceOutcome::HandedOver(other) => ("handed-over", format!("worker {other}")),
+        TraceOutcome::Dropped(reason) => ("dropped", reason.name().into()),
+    };
+    let bytes = step.bytes.get(..usize::from(step.len)).unwrap_or(&step.bytes);
+    let mut hex = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        let _ = write!(hex, "{byte:02x}");
+    }
+    TraceRecord {
+        worker,
+        packet: step.packet,
+        unix_ns,
+        stage: step.stage.into(),
+        interface: names.interface(step.interface),
+        outcome: outcome.into(),
+        detail,
+        summary: super::summary::packet(bytes),
+        len: step.len,
+        bytes: hex,
+    }
+}
+
+/// Workers trace each so many packets; together they may show only that many. A packet that is admitted is shown to its
+/// end, even when others come between.
+pub(super) struct Traced {
+    packets_max: u64,
+    open: Vec<(u8, u32)>,
+    admitted: u64,
+}
+
+impl Traced {
+    pub(super) fn new(packets_max: u64) -> Self {
+        Self { packets_max, open: Vec::new(), admitted: 0 }
+    }
+
+    /// Is this step of a packet that is shown?
+    pub(super) fn admits(&mut self, worker: u8, step: &TraceStep) -> bool {
+        let packet = (worker, step.packet);
+        if !self.open.contains(&packet) {
+            if self.admitted >= self.packets_max {
+                return false;
+            }
+            self.admitted += 1;
+            self.open.push(packet);
+        }
+        if ends(step.outcome) {
+            self.open.retain(|open| *open != packet);
+        }
+        true
+    }
+
+    /// Have all packets been shown to their end?
+    pub(super) fn complete(&self) -> bool {
+        self.admitted >= self.packets_max && self.open.is_empty()
+    }
+}
+
+fn ends(outcome: TraceOutcome) -> bool {
+    match outcome {
+        TraceOutcome::Next
+        | TraceOutcome::SessionHit(_)
+        | TraceOutcome::SessionCreated(_)
+        | TraceOutcome::Exempt
+        | TraceOutcome::Hairpin => false,
+        TraceOutcome::Held
+        | TraceOutcome::Sent(_)
+        | TraceOutcome::Punted
+        | TraceOutcome::Consumed
+        | TraceOutcome::HandedOver(_)
+        | TraceOutcome::Dropped(_) => true,
+    }
+}

@@ -1,0 +1,206 @@
+//! What is computed rather than copied: the stage graph, worker figures, a packet in one line.
+
+use std::net::Ipv4Addr;
+
+use carrack_api::types::{EngineCounter, Graph, GraphNode, NamedCount, StageClocks, Worker};
+use carrack_base::counters::Accounts;
+use carrack_base::{REASONS, Reason};
+use carrack_pipeline::stats::{STAGES, Stage};
+use carrack_runtime::{ControlCounters, WorkerReport};
+
+/// The stages with what ended in each. `packets` of a stage are those that nothing before it ended; packets that come
+/// from other workers join before the NAT, the router's own before forwarding.
+pub(super) fn graph(total: &Accounts) -> Graph {
+    let named = |name: &str, count: u64| NamedCount { name: name.into(), count };
+    let rx = GraphNode {
+        stage: "rx".into(),
+        description: "takes packets from the ports".into(),
+        packets: total.rx,
+        ended: Vec::new(),
+        drops: Vec::new(),
+    };
+    let mut stages = vec![rx];
+    let mut packets = total.rx;
+    for (stage, name, description) in STAGES {
+        match stage {
+            Stage::Nat => packets += total.handed_in,
+            Stage::Forward => packets += total.originated,
+            _ => {}
+        }
+        let ended: Vec<NamedCount> = match stage {
+            Stage::Steer => vec![named("handed-out", total.handed_out)],
+            Stage::Finish => vec![
+                named("forwarded", total.forwarded),
+                named("punted", total.punted),
+                named("consumed", total.consumed),
+                named("held", total.held),
+            ],
+            _ => Vec::new(),
+        };
+        let drops: Vec<NamedCount> = REASONS
+            .iter()
+            .zip(&total.drops)
+            .filter(|(info, count)| **count > 0 && stage_of(info.reason) == stage)
+            .map(|(info, count)| named(info.name, *count))
+            .collect();
+        let gone: u64 = ended.iter().chain(&drops).map(|end| end.count).sum();
+        let ended = ended.into_iter().filter(|end| end.count > 0).collect();
+        stages.push(GraphNode { stage: name.into(), description: description.into(), packets, ended, drops });
+        packets = packets.saturating_sub(gone);
+    }
+    Graph { stages }
+}
+
+/// The stage that a reason belongs to.
+fn stage_of(reason: Reason) -> Stage {
+    let name = reason.name();
+    let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+    match reason {
+        Reason::FragmentationNeeded => Stage::Forward,
+        Reason::HandoverQueueFull => Stage::Steer,
+        Reason::InterfaceDown | Reason::FrameOversized | Reason::UrpfFailed => Stage::Parse,
+        _ if starts(&["l2-", "arp-", "ipv4-", "tcp-", "udp-", "icmp-"]) => Stage::Parse,
+        _ if starts(&["fragment-"]) => Stage::Fragments,
+        _ if starts(&["nat-"]) => Stage::Nat,
+        _ => Stage::Forward,
+    }
+}
+
+pub(super) fn worker(report: &WorkerReport, generation: u64) -> Worker {
+    let (stats, loops) = (&report.stats, &report.loops);
+    let per = |a: u64, b: u64| if b == 0 { 0.0 } else { a as f64 / b as f64 };
+    let bursts = per(stats.packets, stats.bursts);
+    let stages: Vec<StageClocks> = STAGES
+        .iter()
+        .zip(&stats.stages)
+        .map(|((_, name, _), s)| StageClocks {
+            stage: (*name).into(),
+            packets: s.packets,
+            clocks: s.cycles,
+            clocks_per_packet: per(s.cycles, s.packets),
+        })
+        .collect();
+    // Every packet enters at the first stage: the sampled clocks of all stages, over the packets sampled there.
+    let sampled = stats.stages.first().map_or(0, |s| s.packets);
+    let clocks = stats.stages.iter().map(|s| s.cycles).sum();
+    Worker {
+        worker: report.id.0,
+        state: match report.state {
+            carrack_runtime::WorkerState::Running => "running",
+            carrack_runtime::WorkerState::Ended => "ended",
+            carrack_runtime::WorkerState::Panicked => "failed",
+        }
+        .into(),
+        generation,
+        bursts: stats.bursts,
+        packets: stats.packets,
+        packets_per_burst: bursts,
+        clocks_per_packet: per(clocks, sampled),
+        idle_share: loops.idle_share(),
+        sessions: stats.sessions,
+        subscribers: stats.subscribers,
+        stages,
+    }
+}
+
+/// What the control plane counts.
+pub(super) fn control_counters(c: &ControlCounters) -> Vec<EngineCounter> {
+    let h = &c.host;
+    let rows = [
+        ("punts-handled", c.punts_handled, "Packets that workers passed up and the host has seen."),
+        ("host-tx-full", c.host_tx_full, "The host's own packets that found the ring to the worker full."),
+        ("host-tx-oversized", c.host_tx_oversized, "The host's own packets too long for a ring slot."),
+        ("arp-received", h.arp_received, "ARP requests and replies received well-formed."),
+        ("arp-malformed-host", h.arp_malformed, "Malformed ARP packets ignored by the host."),
+        ("arp-answered", h.arp_answered, "ARP requests answered, own addresses and proxied ones."),
+        ("arp-answered-proxy", h.arp_answered_proxy, "Of those, for pool and static addresses."),
+        ("arp-asked", h.arp_asked, "ARP requests sent."),
+        ("arp-announced", h.arp_announced, "Announcements (gratuitous ARP) sent."),
+        ("arp-conflicts", h.arp_conflicts, "Packets that claimed an address of ours."),
+        ("neighbours-full", h.neighbours_full, "Neighbours not entered because the table was full."),
+        (
+            "neighbours-pending-full",
+            h.neighbours_pending_full,
+            "Addresses not asked for: too many under way.",
+        ),
+        ("neighbours-failed", h.neighbours_failed, "Neighbours that did not answer."),
+        ("echo-answered", h.echo_answered, "Echo requests answered."),
+        ("icmp-malformed-host", h.icmp_malformed, "ICMP to the router that was malformed."),
+        ("host-unhandled", h.unhandled, "Packets for the router that it has no use for."),
+        ("host-interface-unknown", h.interface_unknown, "Packets from interfaces that are gone."),
+        ("host-transmit-full", h.transmit_full, "Frames of the host not sent because too many waited."),
+    ];
+    rows.into_iter()
+        .map(|(name, count, description)| EngineCounter {
+            name: name.into(),
+            description: description.into(),
+            count,
+        })
+        .collect()
+}
+
+/// A frame's first bytes in one line, as far as they go.
+pub(super) fn packet(frame: &[u8]) -> String {
+    let word = |at: usize| frame.get(at..at + 2).and_then(|w| w.try_into().ok()).map(u16::from_be_bytes);
+    let mut at = 12;
+    let mut tags = String::new();
+    while let (Some(0x8100 | 0x88a8), Some(tag)) = (word(at), word(at + 2)) {
+        tags.push_str(&format!("vlan {} ", tag & 0x0fff));
+        at += 4;
+    }
+    match word(at) {
+        Some(0x0800) => format!("{tags}{}", ipv4(frame.get(at + 2..).unwrap_or_default())),
+        Some(0x0806) => format!("{tags}arp"),
+        Some(other) => format!("{tags}ethertype {other:#06x}"),
+        None => "truncated".into(),
+    }
+}
+
+fn ipv4(packet: &[u8]) -> String {
+    let address =
+        |at: usize| packet.get(at..at + 4).and_then(|a| <[u8; 4]>::try_from(a).ok()).map(Ipv4Addr::from);
+    let (Some(first), Some(fragment), Some(ttl), Some(protocol), Some(source), Some(destination)) = (
+        packet.first(),
+        packet.get(6..8).and_then(|w| w.try_into().ok()).map(u16::from_be_bytes),
+        packet.get(8),
+        packet.get(9),
+        address(12),
+        address(16),
+    ) else {
+        return "ipv4 truncated".into();
+    };
+    let header = usize::from(first & 0x0f) * 4;
+    let word = |at: usize| {
+        packet.get(header + at..header + at + 2).and_then(|w| w.try_into().ok()).map(u16::from_be_bytes)
+    };
+    if fragment & 0x1fff != 0 {
+        let offset = usize::from(fragment & 0x1fff) * 8;
+        return format!("{source} > {destination} protocol {protocol} fragment at {offset} ttl {ttl}");
+    }
+    match (protocol, word(0), word(2)) {
+        (6 | 17, Some(from), Some(to)) => {
+            let name = if *protocol == 6 { "tcp" } else { "udp" };
+            let flags = if *protocol == 6 { tcp_flags(packet.get(header + 13)) } else { String::new() };
+            format!("{source}:{from} > {destination}:{to} {name}{flags} ttl {ttl}")
+        }
+        (1, Some(kind), _) => {
+            let (kind, code) = (kind >> 8, kind & 0xff);
+            let id = match (kind, word(4)) {
+                (0 | 8 | 13 | 14, Some(id)) => format!(" id {id}"),
+                _ => String::new(),
+            };
+            format!("{source} > {destination} icmp {kind}/{code}{id} ttl {ttl}")
+        }
+        (protocol, ..) => format!("{source} > {destination} protocol {protocol} ttl {ttl}"),
+    }
+}
+
+fn tcp_flags(flags: Option<&u8>) -> String {
+    let Some(flags) = flags else { return String::new() };
+    let names = [(0x02, "SYN"), (0x10, "ACK"), (0x01, "FIN"), (0x04, "RST"), (0x08, "PSH")];
+    let set: Vec<&str> = names.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, name)| *name).collect();
+    if set.is_empty() { String::new() } else { format!(" {}", set.join("+")) }
+}
+
+#[cfg(test)]
+mod tests;
