@@ -33,7 +33,7 @@ pub(crate) struct Waiting {
 
 impl Ports {
     #[allow(clippy::too_many_arguments, reason = "the engine's parts are borrowed apart")]
-    pub(crate) fn from_blocks(
+    pub(crate) fn allocate_in_blocks(
         &mut self,
         instance: &Instance,
         per_subscriber_max: u8,
@@ -53,11 +53,17 @@ impl Ports {
                 return Ok(allocated);
             }
         }
-        for at in subscriber.blocks().iter().rev() {
-            let Some(range) = self.block_range(*at) else { continue };
-            if let Some(allocated) = self.take(at.address, range, wish, now_s, rng) {
-                self.count_in_block(*at, 1, now_s);
-                return Ok(allocated);
+        // All blocks are asked for the right parity before any is for the wrong one.
+        let passes = if wish.parity { &[true, false][..] } else { &[false] };
+        for strict in passes {
+            for at in subscriber.blocks().iter().rev() {
+                let Some(range) = self.block_range(*at) else { continue };
+                if let Some(allocated) =
+                    self.take(at.address, range, Wish { strict: *strict, ..wish }, now_s, rng)
+                {
+                    self.count_in_block(*at, 1, now_s);
+                    return Ok(allocated);
+                }
             }
         }
         if subscriber.block_count >= per_subscriber_max.min(BLOCKS_MAX as u8) {

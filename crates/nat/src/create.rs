@@ -139,6 +139,7 @@ impl Nat {
             inside_port: inside.port,
             parity: instance.parity && udp,
             contiguity: instance.contiguity && udp,
+            strict: false,
             exactly,
         };
         let state = states.get_mut(instance.id.index()).ok_or(Reason::NatNoInstance)?;
@@ -191,7 +192,7 @@ impl Nat {
 
     /// The outside port that follows the one of the inside port's even neighbour (RTCP after RTP, RFC 4787 §4.2.3).
     fn contiguous_port(&self, instance: &Instance, inside: Endpoint, flow: &Flow) -> Option<(u16, u16)> {
-        if !instance.contiguity || flow.proto != Proto::Udp || inside.port % 2 == 0 {
+        if !instance.contiguity || flow.proto != Proto::Udp || inside.port.is_multiple_of(2) {
             return None;
         }
         let neighbour = Endpoint { ip: inside.ip, port: inside.port - 1 };

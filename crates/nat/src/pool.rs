@@ -227,15 +227,22 @@ impl Ports {
         events: &mut impl FnMut(NatEvent),
     ) -> Result<Allocated, Reason> {
         match instance.assignment {
-            Assignment::Blocks { per_subscriber_max, .. } => {
-                self.from_blocks(instance, per_subscriber_max, line, subscriber, wish, now_s, rng, events)
-            }
-            Assignment::Arbitrary => self.from_any(instance, subscriber, wish, now_s, rng, events),
-            Assignment::Deterministic { .. } => self.from_share(subscriber, wish, now_s, rng),
+            Assignment::Blocks { per_subscriber_max, .. } => self.allocate_in_blocks(
+                instance,
+                per_subscriber_max,
+                line,
+                subscriber,
+                wish,
+                now_s,
+                rng,
+                events,
+            ),
+            Assignment::Arbitrary => self.allocate_anywhere(instance, subscriber, wish, now_s, rng, events),
+            Assignment::Deterministic { .. } => self.allocate_in_share(subscriber, wish, now_s, rng),
         }
     }
 
-    fn from_share(
+    fn allocate_in_share(
         &mut self,
         subscriber: &mut Subscriber,
         wish: Wish,
@@ -259,7 +266,7 @@ impl Ports {
         self.take(address, share.first..=share.last, wish, now_s, rng).ok_or(Reason::NatPortsExhausted)
     }
 
-    fn from_any(
+    fn allocate_anywhere(
         &mut self,
         instance: &Instance,
         subscriber: &mut Subscriber,
@@ -419,6 +426,8 @@ pub(crate) struct Wish {
     pub(crate) parity: bool,
     /// Leave room for the next port (RTP and RTCP).
     pub(crate) contiguity: bool,
+    /// Give none rather than one of the other parity.
+    pub(crate) strict: bool,
     /// This very port of this address, when the inside port's even neighbour has the one below it.
     pub(crate) exactly: Option<(u16, u16)>,
 }
@@ -436,7 +445,7 @@ fn take_port(
     }
     let hint = rng.next_u16();
     if wish.contiguity
-        && wish.inside_port % 2 == 0
+        && wish.inside_port.is_multiple_of(2)
         && let Some(port) = map.alloc_pair_contiguous(range.clone(), true, hint, now_s)
     {
         map.free(port + 1, now_s, false);
@@ -444,7 +453,7 @@ fn take_port(
     }
     let parity = wish.parity.then(|| Parity::of(wish.inside_port));
     map.alloc_in(range.clone(), hint, parity, now_s)
-        .or_else(|| parity.and_then(|_| map.alloc_in(range, hint, None, now_s)))
+        .or_else(|| parity.filter(|_| !wish.strict).and_then(|_| map.alloc_in(range, hint, None, now_s)))
 }
 
 /// The short word for a page size.

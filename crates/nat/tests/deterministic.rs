@@ -1,0 +1,93 @@
+//! RFC 7422: outside address and ports as a function of the inside address.
+
+mod common;
+
+use carrack_base::Reason;
+use carrack_nat::Deterministic;
+use carrack_nat::policy::{Assignment, Instance};
+use carrack_nat::row::NatEvent;
+use common::*;
+
+fn deterministic(ports: u16) -> Instance {
+    instance_with(|i| {
+        i.subscribers = vec![net("10.0.0.0/24"), net("10.9.0.0/26")];
+        i.pools = vec![pool(0, &["192.0.2.0/29", "203.0.113.9"], 1_024, 65_535)];
+        i.assignment = Assignment::Deterministic { ports_per_subscriber: ports };
+    })
+}
+
+/// RFC 7422 §2: the inverse is exact over the whole range, no two shares overlap, reserved ports are in none.
+#[test]
+fn inverse_is_exact_over_the_whole_range() {
+    let it = deterministic(1_000);
+    let function = Deterministic::of(&it).unwrap();
+    let mut owners = std::collections::HashMap::new();
+    for prefix in &it.subscribers {
+        for inside in prefix.address()..=prefix.last() {
+            let share = function.share(inside).unwrap();
+            assert!(share.first >= 1_024 && share.last - share.first == 999);
+            for port in share.first..=share.last {
+                assert_eq!(function.inverse(share.outside, port), Some(inside));
+                assert_eq!(owners.insert((share.outside, port), inside), None);
+            }
+        }
+    }
+    for range in &it.pools[0].ranges {
+        for outside in range.first..=range.last {
+            for port in 0..=65_535u16 {
+                assert_eq!(function.inverse(outside, port).is_some(), owners.contains_key(&(outside, port)));
+            }
+        }
+    }
+    assert_eq!(function.inverse(addr("192.0.2.8"), 2_000), None);
+    assert_eq!(function.share(addr("10.0.1.0")), None);
+}
+
+/// RFC 7422: the engine keeps to the function, without any log line a subscriber.
+#[test]
+fn every_port_is_the_subscribers_own() {
+    for workers in [1, 3] {
+        let it = deterministic(1_000);
+        let function = Deterministic::of(&it).unwrap();
+        let mut w = World::new(vec![it], workers, SMALL);
+        for host in (0..256).step_by(17) {
+            for port in 1..20 {
+                let inside = format!("10.0.0.{host}:{port}");
+                let outside = w.udp_out(&inside, "198.51.100.1:1").unwrap();
+                assert_eq!(function.inverse(outside.ip, outside.port), Some(e(&inside).ip));
+                assert_eq!(w.udp_in("198.51.100.1:1", outside), Ok(e(&inside)));
+            }
+        }
+        check::invariants(&mut w);
+        w.wait(301);
+        check::empty(&mut w);
+        assert!(w.events.iter().all(|e| matches!(e, NatEvent::Refused { .. })), "{:?}", w.events);
+    }
+}
+
+/// `nat-ports-exhausted`: a share is all there is; RFC 6888 REQ-8b: its ports may be used again at once.
+#[test]
+fn share_is_all_there_is() {
+    let mut w = world(deterministic(100));
+    for round in 0..2 {
+        for n in 0..100 {
+            w.udp_out(&format!("10.0.0.1:{}", 1 + n + round * 100), "198.51.100.1:1").unwrap();
+        }
+        assert_eq!(w.udp_out("10.0.0.1:9999", "198.51.100.1:1"), Err(Reason::NatPortsExhausted));
+        assert!(w.udp_out(&format!("10.0.0.2:{}", 1 + round), "198.51.100.1:1").is_ok());
+        check::invariants(&mut w);
+        w.wait(302);
+        check::empty(&mut w);
+    }
+}
+
+/// `nat-pool-exhausted`: a subscriber behind the end of the pool has no share.
+#[test]
+fn pool_too_small_refuses_the_rest() {
+    let mut w = world(instance_with(|i| {
+        *i = deterministic(30_000);
+    }));
+    // Nine addresses hold two shares each.
+    assert!(w.udp_out("10.0.0.17:1", "198.51.100.1:1").is_ok());
+    assert_eq!(w.udp_out("10.0.0.18:1", "198.51.100.1:1"), Err(Reason::NatPoolExhausted));
+}
