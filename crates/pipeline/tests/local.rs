@@ -1,0 +1,152 @@
+//! Packets for the router itself, and the router's own.
+
+mod common;
+
+use carrack_base::{IfIndex, Reason};
+use carrack_pipeline::mailbox::PacketSlot;
+use carrack_pipeline::snapshot::Policer;
+use carrack_wire::tcp::flag;
+use common::*;
+
+#[test]
+fn echo_to_any_own_address_goes_up_from_any_interface() {
+    let mut world = world();
+    for to in ["10.0.0.1", "198.51.100.1", "10.1.0.1", "172.16.0.1"] {
+        let frame = ping(IN, "10.0.0.5:77", to);
+        assert!(world.send(IN, &frame).is_empty());
+        assert_eq!(world.punts.pop(), Some((IfIndex(IF_IN), frame)));
+    }
+    let frame = ping(OUT, "198.51.100.7:77", "198.51.100.1");
+    world.send(OUT, &frame);
+    assert_eq!(world.punts.pop(), Some((IfIndex(IF_OUT), frame)));
+    assert_eq!((world.sessions(), world.new_drops()), (0, vec![]));
+}
+
+/// RFC 1812 §5.3.1: the last hop is the router itself; TTL 1 reaches it.
+#[test]
+fn ttl_1_reaches_the_router_itself() {
+    let mut world = world();
+    world.send(IN, &packet(IN, "10.0.0.5", "10.0.0.1").ttl(1).echo_request(1, 1).build());
+    assert_eq!(world.punts.len(), 1);
+}
+
+#[test]
+fn a_flood_of_pings_to_the_router_gets_the_policers_burst() {
+    let mut world = world_with(|s| s.policers.icmp = Policer { rate_pps: 10, burst: 4 });
+    world.burst(IN, &vec![ping(IN, "10.0.0.5:77", "10.0.0.1"); 64]);
+    assert_eq!(world.punts.len(), 4);
+    assert_eq!(world.new_drops(), [(Reason::PuntPolicedIcmp, 60)]);
+}
+
+#[test]
+fn other_icmp_to_the_router_has_a_policer_of_its_own() {
+    let mut world = world_with(|s| {
+        s.policers.icmp = Policer { rate_pps: 0, burst: 0 };
+        s.policers.other = Policer { rate_pps: 0, burst: 1 };
+    });
+    let reply = packet(IN, "10.0.0.5", "10.0.0.1").echo_reply(1, 1).build();
+    world.burst(IN, &[reply.clone(), reply]);
+    assert_eq!(world.punts.len(), 1);
+    assert_eq!(world.new_drops(), [(Reason::PuntPolicedOther, 1)]);
+}
+
+/// RFC 1122 §3.2.2.1: 3/3 by the router for ports where nobody listens.
+#[test]
+fn udp_and_tcp_to_the_router_are_answered_port_unreachable() {
+    let mut world = world();
+    for frame in
+        [udp(IN, "10.0.0.5:1000", "10.0.0.1:161"), tcp(IN, "10.0.0.5:1000", "10.0.0.1:22", flag::SYN)]
+    {
+        let sent = world.send_dropped(IN, &frame, Reason::LocalNoService);
+        assert_eq!((sent.len(), sent[0].icmp()), (1, (3, 3)));
+        assert_eq!(sent[0].addresses(), ("10.0.0.1".into(), "10.0.0.5".into()));
+        assert_eq!(sent[0].quoted(), &frame[14..]);
+    }
+    assert_eq!(world.sessions(), 0);
+}
+
+/// RFC 1812 §4.3.2.3: as much of the packet as fits into 576 octets.
+#[test]
+fn an_error_about_a_long_packet_is_cut_to_576_octets() {
+    let mut world = world();
+    let frame = packet(IN, "10.0.0.5", "10.0.0.1").udp(1, 2).payload(&[7; 1_400]).build();
+    let sent = world.send_dropped(IN, &frame, Reason::LocalNoService);
+    assert_eq!(sent[0].packet().len(), 576);
+}
+
+#[test]
+fn the_control_planes_packets_leave_as_they_are() {
+    let mut world = world();
+    let frame = ping(TAGGED, "10.1.0.1:7", "10.1.0.5");
+    for _ in 0..40 {
+        let slot = PacketSlot::new(IfIndex(IF_VLAN), &frame);
+        assert!(world.ends[0].host_tx.push(slot).is_ok());
+    }
+    world.workers[0].background(world.now, &mut world.pool);
+    world.balanced();
+    let queue = world.workers[0].tx(carrack_base::PortId(TAGGED)).unwrap();
+    assert_eq!(queue.len(), 32, "no more than a bounded number a turn");
+    assert!(queue.iter().all(|f| f.bytes() == frame));
+    let mut frames: Vec<_> = std::mem::take(queue);
+    *queue = Vec::with_capacity(512);
+    carrack_frame::FramePool::free_all(&mut world.pool, &mut frames);
+    world.workers[0].background(world.now, &mut world.pool);
+    assert_eq!(world.workers[0].tx(carrack_base::PortId(TAGGED)).unwrap().len(), 8);
+    world.workers[0].tx_failed(carrack_base::PortId(TAGGED));
+    world.balanced();
+    assert_eq!(world.new_drops(), [(Reason::TxQueueFull, 8)]);
+}
+
+#[test]
+fn the_control_planes_packet_for_a_lost_interface_is_a_counted_drop() {
+    let mut world = world();
+    assert!(world.ends[0].host_tx.push(PacketSlot::new(IfIndex(99), &[0; 60])).is_ok());
+    world.turn();
+    assert_eq!(world.new_drops(), [(Reason::TxPortMissing, 1)]);
+}
+
+#[test]
+fn what_the_port_did_not_take_is_dropped_and_not_forwarded() {
+    let mut world = world();
+    for _ in 0..20 {
+        let frame = world.pool.alloc_copy(&udp(IN, "10.0.0.5:1000", "198.51.100.7:53")).unwrap();
+        world.workers[0].rx_buffer().push(frame);
+    }
+    world.workers[0].process(world.now, carrack_base::PortId(IN), &mut world.pool);
+    let taken: Vec<_> = world.workers[0].tx(carrack_base::PortId(OUT)).unwrap().drain(..5).collect();
+    world.workers[0].tx_failed(carrack_base::PortId(OUT));
+    world.balanced();
+    let accounts = world.workers[0].accounts();
+    assert_eq!((accounts.forwarded, accounts.forwarded_bytes), (5, 5 * 67));
+    assert_eq!(world.new_drops(), [(Reason::TxQueueFull, 15)]);
+    taken.into_iter().for_each(|f| carrack_frame::FramePool::free(&mut world.pool, f));
+    world.workers[0].done(&mut world.pool);
+}
+
+/// A port that takes nothing fills its queue, and the worker goes on.
+#[test]
+fn a_stuck_port_loses_packets_under_its_own_reason() {
+    let mut world = world();
+    for _ in 0..10 {
+        for _ in 0..64 {
+            let frame = world.pool.alloc_copy(&udp(IN, "10.0.0.5:1000", "198.51.100.7:53")).unwrap();
+            world.workers[0].rx_buffer().push(frame);
+        }
+        world.workers[0].process(world.now, carrack_base::PortId(IN), &mut world.pool);
+        world.balanced();
+        world.workers[0].done(&mut world.pool);
+    }
+    assert_eq!(world.new_drops(), [(Reason::TxQueueFull, 640 - 512)]);
+    world.workers[0].tx_failed(carrack_base::PortId(OUT));
+}
+
+#[test]
+fn no_buffer_for_an_answer_or_a_fragment_is_no_fault() {
+    let mut world = world_with(|s| on(s, IF_OUT, |i| i.mtu = 576));
+    world.pool = carrack_frame::MemPool::new(1, 2_048, 128);
+    let long = packet(IN, "10.0.0.5", "198.51.100.7").udp(1_000, 53).payload(&[7; 1_400]).build();
+    assert!(world.send(IN, &long).is_empty());
+    assert_eq!(world.new_drops(), [(Reason::FramePoolEmpty, 3)]);
+    assert!(world.send(IN, &udp(IN, "10.0.0.5:1000", "10.0.0.1:161")).is_empty(), "no answer");
+    assert_eq!(world.new_drops(), [(Reason::LocalNoService, 1)]);
+}
