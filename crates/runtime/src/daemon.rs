@@ -141,6 +141,7 @@ impl Runtime {
             ports: open.ports,
             workers: workers.collect(),
             idle: idle_of(config.workers.idle),
+            burst: usize::from(config.workers.burst),
             input: open.input,
             exit_when_idle: options.exit_when_idle,
             thread_hook: open.thread_hook,

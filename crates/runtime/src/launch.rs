@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use carrack_base::{Now, WORKERS_MAX};
+use carrack_base::{BURST_PACKETS_MAX, Now, WORKERS_MAX};
 use carrack_config::ConfigError;
 use carrack_frame::{Frame, FramePool};
 use carrack_host::{Host, HostConfig};
@@ -81,6 +81,8 @@ pub struct Setup {
     pub workers: Vec<WorkerSetup>,
     /// What workers do when there is nothing to do.
     pub idle: Idle,
+    /// Most packets a worker takes from a port at once, 1 to [`BURST_PACKETS_MAX`].
+    pub burst: usize,
     /// Paces input from files.
     pub input: Option<InputProgress>,
     /// End when all input is read and nothing moves any more.
@@ -118,6 +120,8 @@ struct Seat {
     setup: WorkerSetup,
     ends: WorkerEnds,
     ports: Vec<PortAccess>,
+    idle: Idle,
+    burst: usize,
 }
 
 /// Starts the threads. `build` makes a worker's data plane inside its own thread, so that its memory lies near its
@@ -146,11 +150,12 @@ where
     let mut control_ends = Vec::new();
     let (ready, readiness) = sync_channel(setup.workers.len());
     let build = Arc::new(build);
+    let (idle, burst) = (setup.idle, setup.burst.clamp(1, BURST_PACKETS_MAX));
     for ((index, worker), ports) in setup.workers.drain(..).enumerate().zip(accesses) {
         let (ends, control) = mailbox();
         control_ends.push(control);
-        let seat = Seat { index, setup: worker, ends, ports };
-        let join = spawn_worker(seat, &build, &shared, setup.idle, setup.thread_hook.clone(), ready.clone())?;
+        let seat = Seat { index, setup: worker, ends, ports, idle, burst };
+        let join = spawn_worker(seat, &build, &shared, setup.thread_hook.clone(), ready.clone())?;
         threads.joins.push(join);
     }
     drop(ready);
@@ -226,7 +231,6 @@ fn spawn_worker<W, B>(
     seat: Seat,
     build: &Arc<B>,
     shared: &Arc<Shared>,
-    idle: Idle,
     hook: Option<ThreadHook>,
     ready: SyncSender<Result<(), StartError>>,
 ) -> Result<JoinHandle<()>, StartError>
@@ -236,7 +240,7 @@ where
 {
     let (build, shared) = (Arc::clone(build), Arc::clone(shared));
     spawn(&format!("carrack-worker{}", seat.index), move || {
-        let Seat { index, setup, ends, ports } = seat;
+        let Seat { index, setup, ends, ports, idle, burst } = seat;
         let clock = shared.clock;
         let pinned = setup.core.map_or(Ok(()), |core| pin(index, core));
         if let Some(hook) = hook {
@@ -250,7 +254,7 @@ where
             Ok(worker) => {
                 let _ = ready.send(Ok(()));
                 drop(ready);
-                WorkerLoop { worker, index, pool: setup.pool, ports, clock, idle, shared }.run();
+                WorkerLoop { worker, index, pool: setup.pool, ports, clock, idle, burst, shared }.run();
             }
             Err(error) => {
                 let _ = ready.send(Err(error));

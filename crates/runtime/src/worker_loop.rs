@@ -75,6 +75,8 @@ pub(crate) struct WorkerLoop<W> {
     pub ports: Vec<PortAccess>,
     pub clock: Clock,
     pub idle: Idle,
+    /// Most packets taken from a port at once.
+    pub burst: usize,
     pub shared: Arc<Shared>,
 }
 
@@ -138,7 +140,7 @@ impl<W: DataPlane> WorkerLoop<W> {
         for index in 0..self.ports.len() {
             let Some(PortAccess::Queue { io, .. }) = self.ports.get_mut(index) else { continue };
             let buffer = self.worker.rx_buffer();
-            let received = io.rx_burst(buffer, BURST_PACKETS_MAX);
+            let received = io.rx_burst(buffer, self.burst);
             if received > 0 {
                 total += received;
                 self.worker.process(now, PortId(index as u16), &mut *self.pool);

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use carrack_base::counters::Accounts;
-use carrack_base::{BURST_PACKETS_MAX, IfIndex, InstanceId, PortId, Prefix4, Proto, Reason, VrfId};
+use carrack_base::{IfIndex, InstanceId, PortId, Prefix4, Proto, Reason, VrfId};
 use carrack_frame::MemPool;
 use carrack_host::{ArpTimers, HostInterface};
 use carrack_io::{MemPeer, MemPort};
@@ -224,6 +224,7 @@ fn rig(workers: usize, depth: usize) -> Rig {
         ports: ports.collect(),
         workers: (0..workers).map(|_| WorkerSetup { core: None, pool: Box::new(pool.handle(256)) }).collect(),
         idle: Idle::Sleep,
+        burst: 64,
         input: None,
         exit_when_idle: false,
         thread_hook: None,
@@ -412,6 +413,7 @@ fn worker_that_cannot_start_stops_the_start() {
         ports: vec![],
         workers: vec![WorkerSetup { core, pool: Box::new(pool.handle(128)) }],
         idle: Idle::Sleep,
+        burst: 64,
         input: None,
         exit_when_idle: false,
         thread_hook: None,
@@ -435,6 +437,7 @@ fn run_over_files_ends_by_itself_once_nothing_moves() {
         ports: vec![],
         workers: vec![WorkerSetup { core: Some(0), pool: Box::new(pool.handle(128)) }],
         idle: Idle::Sleep,
+        burst: 64,
         input: Some(Box::new(|since_start| since_start > Duration::from_millis(200))),
         exit_when_idle: true,
         thread_hook: None,
