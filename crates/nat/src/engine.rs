@@ -212,64 +212,57 @@ impl Nat {
         now: Now,
         routed_outside: impl FnOnce(VrfId, u32) -> bool,
     ) -> Verdict {
+        let common = flow.kind != Kind::IcmpError;
+        match self.tables.sessions.get_mut(line) {
+            Some(session) if common && session.is_of(flow, direction) => {
+                let verdict = hit(session, line, flow, direction, frame, now);
+                if is_tcp_event(session, flow) {
+                    self.tcp_transition(line, flow.bits, direction, now.s());
+                }
+                verdict
+            }
+            _ => self.process_uncommon(flow, direction, hash, frame, now, routed_outside),
+        }
+    }
+
+    /// The same when the likely line was not the session: look properly, make one, or carry an ICMP error.
+    fn process_uncommon(
+        &mut self,
+        flow: &Flow,
+        direction: Direction,
+        hash: u64,
+        frame: &mut [u8],
+        now: Now,
+        routed_outside: impl FnOnce(VrfId, u32) -> bool,
+    ) -> Verdict {
         if flow.kind == Kind::IcmpError {
             return self.icmp_error(flow, direction, frame, routed_outside);
         }
-        let found = match self.tables.sessions.get_mut(line) {
-            Some(session) if session.is_of(flow, direction) => line,
-            _ => self.tables.find_session(hash, flow, direction).unwrap_or(NONE),
+        let found = self.tables.find_session(hash, flow, direction);
+        let made = match found {
+            Some(id) => Ok(id),
+            None => self.miss(flow, direction, frame, now, routed_outside),
         };
-        let created = found == NONE;
-        let found = if created {
-            match self.miss(flow, direction, frame, now, routed_outside) {
-                Ok(id) => id,
-                Err(verdict) => return verdict,
-            }
-        } else {
-            found
+        let id = match made {
+            Ok(id) => id,
+            Err(verdict) => return verdict,
         };
-        self.hit(found, created, flow, direction, frame, now)
-    }
-
-    /// Translates a packet of a session and keeps the session's state.
-    #[inline]
-    fn hit(
-        &mut self,
-        id: u32,
-        created: bool,
-        flow: &Flow,
-        direction: Direction,
-        frame: &mut [u8],
-        now: Now,
-    ) -> Verdict {
         // Invariant: `id` is a live line, found or made just now.
         let Some(session) = self.tables.sessions.get_mut(id) else {
             return Verdict::Drop(Reason::NatNoMapping);
         };
-        let vrf = match direction {
-            Direction::Out => {
-                session.packets_out = session.packets_out.wrapping_add(1);
-                VrfId(session.outside_vrf)
+        let verdict = hit(session, id, flow, direction, frame, now);
+        match (found, verdict) {
+            (None, Verdict::Translated { line, vrf, hairpin, .. }) => {
+                Verdict::Translated { line, created: true, vrf, hairpin }
             }
-            Direction::In => {
-                session.packets_in = session.packets_in.wrapping_add(1);
-                VrfId(session.inside_vrf)
+            _ => {
+                if is_tcp_event(session, flow) {
+                    self.tcp_transition(id, flow.bits, direction, now.s());
+                }
+                verdict
             }
-        };
-        translate(session, flow, direction, frame);
-        let hairpin = direction == Direction::Out && session.flags & HAIRPIN != 0;
-        let is_tcp = flow.proto == Proto::Tcp && flow.kind == Kind::Whole;
-        if is_tcp
-            && (flow.bits & (flag::SYN | flag::FIN | flag::RST) != 0
-                || session.tcp != TcpState::Established as u8)
-        {
-            if !created {
-                self.tcp_transition(id, flow.bits, direction, now.s());
-            }
-        } else if direction == Direction::Out || session.flags & REFRESH_IN != 0 {
-            session.seen_s = now.s();
         }
-        Verdict::Translated { line: id, created, vrf, hairpin }
     }
 
     /// A TCP segment that may change the session's state.
@@ -317,6 +310,44 @@ impl Nat {
     pub(crate) fn instance(&self, id: InstanceId) -> Option<&Instance> {
         self.policy.instances.get(id.index())
     }
+}
+
+/// May this packet change the session's TCP state?
+#[inline(always)]
+fn is_tcp_event(session: &Session, flow: &Flow) -> bool {
+    flow.proto == Proto::Tcp
+        && flow.kind == Kind::Whole
+        && (flow.bits & (flag::SYN | flag::FIN | flag::RST) != 0
+            || session.tcp != TcpState::Established as u8)
+}
+
+/// Translates a packet of a session, counts it and, unless its TCP state has a say in that, refreshes the session.
+#[inline(always)]
+fn hit(
+    session: &mut Session,
+    line: u32,
+    flow: &Flow,
+    direction: Direction,
+    frame: &mut [u8],
+    now: Now,
+) -> Verdict {
+    let refreshes = (direction == Direction::Out) | (session.flags & REFRESH_IN != 0);
+    if refreshes && !is_tcp_event(session, flow) {
+        session.seen_s = now.s();
+    }
+    translate(session, flow, direction, frame);
+    let vrf = match direction {
+        Direction::Out => {
+            session.packets_out = session.packets_out.wrapping_add(1);
+            session.outside_vrf
+        }
+        Direction::In => {
+            session.packets_in = session.packets_in.wrapping_add(1);
+            session.inside_vrf
+        }
+    };
+    let hairpin = direction == Direction::Out && session.flags & HAIRPIN != 0;
+    Verdict::Translated { line, created: false, vrf: VrfId(vrf), hairpin }
 }
 
 /// How long the session may be idle in its present state.

@@ -42,10 +42,53 @@ fn get16(bytes: &[u8], at: usize) -> u16 {
     bytes.get(at..at + 2).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]))
 }
 
+/// Bytes from the IPv4 header that the common rewrite touches: header without options, TCP up to its checksum.
+const COMMON_BYTES: usize = 38;
+
 /// Rewrites one packet of a session: source going out, destination coming in. Bounds were checked by parse; a packet
 /// too short for a field keeps it.
-#[inline]
+#[inline(always)]
 pub(crate) fn translate(session: &Session, flow: &Flow, direction: Direction, frame: &mut [u8]) {
+    let (l3_delta, l4_delta) = (Delta::from_bits(session.l3_delta), Delta::from_bits(session.l4_delta));
+    let (address, port, l3_delta, l4_delta) = match direction {
+        Direction::Out => (session.outside_ip, session.outside_port, l3_delta, l4_delta),
+        Direction::In => (session.inside_ip, session.inside_port, l3_delta.negated(), l4_delta.negated()),
+    };
+    let packet = frame.get_mut(usize::from(flow.l3)..).unwrap_or(&mut []);
+    let common = flow.kind == Kind::Whole
+        && flow.l4 == flow.l3 + 20
+        && matches!(flow.proto, Proto::Tcp | Proto::Udp);
+    if let Some(head) = packet.first_chunk_mut::<COMMON_BYTES>()
+        && common
+    {
+        let checksum = l3_delta.apply(u16::from_be_bytes([head[10], head[11]]));
+        [head[10], head[11]] = checksum.to_be_bytes();
+        let (address, port) = (address.to_be_bytes(), port.to_be_bytes());
+        match direction {
+            Direction::Out => {
+                [head[12], head[13], head[14], head[15]] = address;
+                [head[20], head[21]] = port;
+            }
+            Direction::In => {
+                [head[16], head[17], head[18], head[19]] = address;
+                [head[22], head[23]] = port;
+            }
+        }
+        if flow.proto == Proto::Tcp {
+            let checksum = l4_delta.apply(u16::from_be_bytes([head[36], head[37]]));
+            [head[36], head[37]] = checksum.to_be_bytes();
+        } else {
+            let checksum = l4_delta.apply_udp(u16::from_be_bytes([head[26], head[27]]));
+            [head[26], head[27]] = checksum.to_be_bytes();
+        }
+        return;
+    }
+    translate_uncommon(session, flow, direction, frame);
+}
+
+/// The same for IP options, fragments, ICMP, other protocols and very short packets.
+#[cold]
+fn translate_uncommon(session: &Session, flow: &Flow, direction: Direction, frame: &mut [u8]) {
     let (l3_delta, l4_delta) = (Delta::from_bits(session.l3_delta), Delta::from_bits(session.l4_delta));
     let (address, port, address_at, port_at, l3_delta, l4_delta) = match direction {
         Direction::Out => (session.outside_ip, session.outside_port, 12, 0, l3_delta, l4_delta),
