@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 
+use carrack_frame::FramePool;
 use carrack_nat::row::{Filter, SessionKey};
 use carrack_pipeline::mailbox::{PacketFilter, TraceOutcome};
 use carrack_wire::arp::{ArpPacket, Operation};
@@ -190,6 +191,34 @@ fn subscriber_is_translated_listed_and_cleared_with_one_worker_and_with_two() {
         assert_eq!(handle.workers().iter().map(|worker| worker.stats.packets > 0).filter(|w| *w).count(), 1);
         rig.settled_balance();
     }
+}
+
+#[test]
+fn worker_that_polls_no_port_translates_and_sends_all_the_same() {
+    const SUBSCRIBERS: u8 = 64;
+    let mut rig = rig(2);
+    rig.udp_out(4_000);
+    for host in 0..SUBSCRIBERS {
+        let packet = PacketBuilder::new()
+            .ethernet(SUBSCRIBER_MAC, INSIDE_MAC)
+            .ipv4(Ipv4Addr::new(10, 0, 0, 100 + host), SERVER)
+            .udp(5_000, 53)
+            .build();
+        assert!(rig.inside.inject_bytes(&mut rig.pool, &packet));
+    }
+    for _ in 0..SUBSCRIBERS {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while rig.outside.collect().map(|frame| rig.pool.free(frame)).is_none() {
+            assert!(Instant::now() < deadline, "a packet is missing: {:?}", rig.runtime.handle().counters());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    rig.settled_balance();
+    let counters = rig.runtime.handle().counters();
+    let second = &counters.workers[1];
+    assert!(second.rx == 0 && second.handed_in > 0 && second.forwarded > 0, "{second:?}");
+    assert_eq!(counters.total.handed_in, counters.total.handed_out);
+    assert_eq!(counters.total.dropped(), 0);
 }
 
 #[test]
