@@ -253,7 +253,7 @@ fn later_fragment_follows_its_session() {
     let mut w = world(instance());
     let frame = frames::packet(e(IN).ip, e(SERVER).ip).protocol(6).fragment(1_480, false).build();
     let mut flow = parse(&frames::tcp(e(IN), e(SERVER), ACK), carrack_base::VrfId(0), Direction::Out);
-    flow.kind = carrack_nat::Kind::LaterFragment;
+    (flow.kind, flow.l4) = (carrack_nat::Kind::LaterFragment, 0);
     let dropped = w.send_flow(&flow, Direction::Out, &frame);
     assert_eq!(dropped, Outcome::Drop(Reason::NatTcpNoSession));
     let outside = w.connect(IN, SERVER);
