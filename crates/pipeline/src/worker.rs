@@ -252,9 +252,21 @@ impl Worker {
         }
         let is_first = meta.flow.kind != carrack_nat::Kind::LaterFragment;
         let timeout_ms = self.plan.snapshot.fragment_timeout_ms;
+        let mut head = [0; 64];
+        let head_len = frame.len().min(head.len());
+        if meta.traced != 0 {
+            // Kept for the trace: a fragment that waits takes its frame with it.
+            head[..head_len].copy_from_slice(&frame.bytes()[..head_len]);
+        }
         match self.fragments.handle(place, meta, timeout_ms, now) {
             Outcome::Ready => {}
-            Outcome::Waits => meta.fate = Fate::Gone,
+            Outcome::Waits => {
+                meta.fate = Fate::Gone;
+                if meta.traced != 0 {
+                    let (outcome, head) = (TraceOutcome::Held, &head[..head_len]);
+                    self.taps.step(Stage::Fragments, meta.ingress, outcome, meta, head, now);
+                }
+            }
             Outcome::TableFull => meta.fate = Fate::Dropped(Reason::FragmentTableFull),
             Outcome::QueueFull => meta.fate = Fate::Dropped(Reason::FragmentQueueFull),
             Outcome::Overlap => meta.fate = Fate::Dropped(Reason::FragmentOverlap),
