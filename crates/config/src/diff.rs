@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::keys::{self, Effect};
-use crate::model::{Config, Facts, NatConfig};
+use crate::model::{Config, Facts, NatConfig, SEPARATOR};
 
 /// One difference between two configs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +60,9 @@ pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
         }
     }
     changes.extend(new.nat.iter().filter_map(|nat| pool_order(old, nat)));
+    for change in &mut changes {
+        change.path = change.path.replace(SEPARATOR, ".");
+    }
     changes.sort_by(|a, b| a.path.cmp(&b.path));
     changes
 }
@@ -76,7 +79,7 @@ fn elements(these: &Facts, those: &Facts, mut note: impl FnMut(String, Effect)) 
 
 fn element_effect(facts: &Facts, path: &str) -> Effect {
     let section = facts.items.get(path).and_then(|section| keys::section(section));
-    let inner = format!("{path}.");
+    let inner = format!("{path}{SEPARATOR}");
     let restart = facts
         .values
         .range(inner.clone()..)
@@ -88,9 +91,9 @@ fn element_effect(facts: &Facts, path: &str) -> Effect {
     }
 }
 
-/// `a.b` and `a` for `a.b.c`. Names may hold dots, which only makes more candidates.
+/// `a.b` and `a` for `a.b.c`.
 fn ancestors(path: &str) -> impl Iterator<Item = &str> {
-    path.match_indices('.').map(|(at, _)| &path[..at])
+    path.match_indices(SEPARATOR).map(|(at, _)| &path[..at])
 }
 
 /// Pools are used in the order they are written.

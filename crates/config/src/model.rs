@@ -46,6 +46,9 @@ pub struct Config {
     pub(crate) facts: Facts,
 }
 
+/// Between the parts of a path in [`Facts`]; unlike a dot, no name can hold it.
+pub(crate) const SEPARATOR: char = '\u{1f}';
+
 /// Every value of a config by its path, for `diff`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Facts {

@@ -12,7 +12,7 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use crate::keys::{self, Fallback, KeyInfo};
-use crate::model::Facts;
+use crate::model::{Facts, SEPARATOR};
 use crate::source::{At, Severity, Span};
 use crate::suggest;
 
@@ -143,7 +143,7 @@ impl<'a> Section<'a> {
 
     /// Gives a list element its name in paths: `nat` becomes `nat.cgn1`. False when the label is taken.
     pub(crate) fn label(&mut self, label: &str) -> bool {
-        self.path = format!("{}.{label}", self.path);
+        self.path = format!("{}{SEPARATOR}{label}", self.path);
         self.notes.facts.borrow_mut().items.insert(self.path.clone(), self.schema).is_none()
     }
 
@@ -168,7 +168,7 @@ impl<'a> Section<'a> {
         };
         if let Some(read) = &read {
             let fact = (info, read.value.canonical());
-            self.notes.facts.borrow_mut().values.insert(format!("{}.{name}", self.path), fact);
+            self.notes.facts.borrow_mut().values.insert(format!("{}{SEPARATOR}{name}", self.path), fact);
         }
         read
     }
@@ -206,9 +206,9 @@ impl<'a> Section<'a> {
     }
 
     fn below(&self, name: &'static str) -> (&'static str, String) {
-        let join = |a: &str| if a.is_empty() { name.to_owned() } else { format!("{a}.{name}") };
-        let schema = keys::section(&join(self.schema)).map_or("", |section| section.path);
-        (schema, join(&self.path))
+        let join = |a: &str, by: char| if a.is_empty() { name.to_owned() } else { format!("{a}{by}{name}") };
+        let schema = keys::section(&join(self.schema, '.')).map_or("", |section| section.path);
+        (schema, join(&self.path, SEPARATOR))
     }
 
     fn raw(&self, name: &str) -> Option<(&'a Spanned<DeString<'a>>, &'a Value<'a>)> {

@@ -102,7 +102,7 @@ fn nat_instances_become_policy() {
     assert!(matches!(one.statics[0], StaticRule::OneToOne { inside, .. } if inside.count() == 4));
     let forward = StaticRule::Forward {
         proto: Proto::Udp,
-        outside: ip("192.0.2.1"),
+        outside: ip("203.0.113.2"),
         outside_port: 27_000,
         count: 16,
         inside: ip("10.0.0.9"),

@@ -73,6 +73,9 @@ fn a_name_that_begins_like_another_is_not_taken_for_its_part() {
     )]);
     assert_eq!(gone.len(), 1, "{gone:?}");
     assert!(gone[0].starts_with("interface.lan.200.7: removed"), "{}", gone[0]);
+    let with_dots = "[[interface]]\nname = \"lan.200\"\nparent = \"lan\"\nvlan = 9\n\n[[route]]";
+    let both = changes(&[("[[route]]", with_dots), ("10.2.0.1/24", "10.3.0.1/24")]);
+    assert_eq!(both.len(), 2, "a change of `lan.200.7` is not hidden by a new `lan.200`: {both:?}");
     let renamed = changes(&[("name = \"lan.100\"", "name = \"lan.101\"")]);
     assert_eq!(renamed.len(), 2, "{renamed:?}");
 }

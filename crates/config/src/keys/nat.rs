@@ -402,7 +402,8 @@ pub(super) const KEYS: &[KeyInfo] = &[
         Required,
         STATIC,
         "\"192.0.2.1:8080\"",
-        "Outside address and first port. The address is one of the instance's pools; its ports are taken out of the pool.",
+        "Outside address and first port. The address is in one of the instance's pools, and its ports are taken out of the \
+         pool. The router's own address works too, with a warning.",
     ),
     row(
         ("nat.forward", "inside"),

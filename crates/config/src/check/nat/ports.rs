@@ -161,7 +161,13 @@ fn address(notes: &Notes, config: &Config, nat: &NatConfig, rule: &ForwardConfig
         .iter()
         .filter(|interface| interface.vrf == nat.outside_vrf)
         .any(|interface| interface.addresses.iter().any(|own| own.address == outside));
-    if complete && !own {
+    if own {
+        let message = format!(
+            "{} is the router's own address; while ports of it are forwarded the router answers nothing else there from outside, not even ping; a pool address avoids that",
+            ip(outside)
+        );
+        notes.warning(rule.outside.span, message);
+    } else if complete {
         refuse(format!(
             "{} is nobody's: neither in a pool of `{}` nor an own address in vrf `{}`; forward ports of one of those",
             ip(outside),
