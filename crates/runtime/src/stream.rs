@@ -63,6 +63,7 @@ impl<T> Stream<T> {
         let mut looked_at = 0;
         while looked_at < self.rings.len() {
             self.turn %= self.rings.len();
+            // Invariant: the list is not empty, and `turn` was just brought below its length.
             let (worker, ring) = &mut self.rings[self.turn];
             // Asked before the ring is looked into: what is pushed before the producer goes is never missed.
             let ended = ring.is_abandoned();

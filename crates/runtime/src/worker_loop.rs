@@ -114,7 +114,7 @@ impl<W: DataPlane> WorkerLoop<W> {
             self.send_all();
             self.worker.done(&mut *self.pool);
             let accounts = self.worker.accounts();
-            let progress = accounts.rx + accounts.handed_in + accounts.originated + accounts.dropped();
+            let progress = accounts.rx + accounts.handed_in + accounts.originated;
             let busy = received > 0 || progress != turn.progress;
             turn.progress = progress;
             self.settle(&mut turn, now, busy);

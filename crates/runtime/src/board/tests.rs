@@ -18,9 +18,6 @@ fn reader_never_sees_parts_of_two_publications() {
         assert!(values.iter().all(|value| *value == values[0]), "{values:?}");
         assert!(values[0] >= last);
         last = values[0];
-        if publisher.is_finished() && last == 0 {
-            panic!("nothing was published");
-        }
     }
     publisher.join().unwrap();
     assert_eq!(board.publications(), 50_000);
