@@ -171,32 +171,66 @@ const PACKET_BLOCK: u32 = 6;
 
 /// Copies whole pcapng blocks, so that the file is readable wherever the capture ends; returns the packets.
 fn copy_blocks(mut stream: carrack_api::client::Stream<'_>, out: &mut dyn Write) -> Result<u64, Fail> {
-    let mut waiting: Vec<u8> = Vec::new();
-    let mut packets = 0;
+    let mut blocks = Blocks::default();
     while let Some(chunk) = stream.next_chunk()? {
-        waiting.extend_from_slice(&chunk);
-        let mut whole = 0;
-        while let Some((kind, len)) = block_at(&waiting, whole) {
-            if len < 12 {
-                return Err(Failure::internal("the daemon's capture is no pcapng").into());
-            }
-            if waiting.len() - whole < len {
-                break;
-            }
-            packets += u64::from(kind == PACKET_BLOCK);
-            whole += len;
-        }
-        out.write_all(waiting.get(..whole).unwrap_or_default())?;
+        blocks.add(&chunk, out)?;
         out.flush()?;
-        waiting.drain(..whole);
     }
-    Ok(packets)
+    Ok(blocks.packets)
 }
 
-/// Type and length of the block that starts at `at`; the writer's byte order is big-endian, as its section header says.
-fn block_at(bytes: &[u8], at: usize) -> Option<(u32, usize)> {
-    let word =
-        |at: usize| bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).map(u32::from_be_bytes);
+/// Cuts a pcapng stream at the ends of its blocks.
+#[derive(Default)]
+struct Blocks {
+    waiting: Vec<u8>,
+    big: Option<bool>,
+    packets: u64,
+}
+
+impl Blocks {
+    /// Writes the blocks that `chunk` completes.
+    fn add(&mut self, chunk: &[u8], out: &mut dyn Write) -> Result<(), Fail> {
+        let nonsense = || Failure::internal("the daemon's capture is no pcapng");
+        self.waiting.extend_from_slice(chunk);
+        let Some(header) = self.waiting.first_chunk::<12>() else { return Ok(()) };
+        let big = match self.big {
+            Some(big) => big,
+            None => big_endian(*header).ok_or_else(nonsense)?,
+        };
+        self.big = Some(big);
+        let mut whole = 0;
+        while let Some((kind, len)) = block_at(&self.waiting, whole, big) {
+            if len < 12 {
+                return Err(nonsense().into());
+            }
+            if self.waiting.len() - whole < len {
+                break;
+            }
+            self.packets += u64::from(kind == PACKET_BLOCK);
+            whole += len;
+        }
+        out.write_all(self.waiting.get(..whole).unwrap_or_default())?;
+        self.waiting.drain(..whole);
+        Ok(())
+    }
+}
+
+/// The byte order that a section header announces with its magic number; `None` when it is no pcapng.
+fn big_endian(header: [u8; 12]) -> Option<bool> {
+    let [0x0a, 0x0d, 0x0d, 0x0a, _, _, _, _, magic @ ..] = header else { return None };
+    match magic {
+        [0x1a, 0x2b, 0x3c, 0x4d] => Some(true),
+        [0x4d, 0x3c, 0x2b, 0x1a] => Some(false),
+        _ => None,
+    }
+}
+
+/// Type and length of the block that starts at `at`.
+fn block_at(bytes: &[u8], at: usize, big: bool) -> Option<(u32, usize)> {
+    let word = |at: usize| {
+        let word = bytes.get(at..at + 4).and_then(|word| word.try_into().ok());
+        word.map(if big { u32::from_be_bytes } else { u32::from_le_bytes })
+    };
     Some((word(at)?, word(at + 4)? as usize))
 }
 

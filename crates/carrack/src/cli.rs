@@ -30,6 +30,7 @@ pub struct Cli {
         global = true,
         value_name = "PATH",
         env = "CARRACK_SOCKET",
+        hide_env_values = true,
         default_value = carrack_api::client::DEFAULT_SOCKET,
         help_heading = "Global options"
     )]

@@ -1,0 +1,347 @@
+//! The command line against a fake daemon on a real socket: what people see, and exit codes.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+
+use carrack_api::fake::Fake;
+use carrack_api::server::{Server, ServerOptions};
+use tempfile::TempDir;
+
+struct Daemon {
+    fake: Arc<Fake>,
+    socket: PathBuf,
+    _server: Server,
+    directory: TempDir,
+}
+
+fn daemon(fake: Fake) -> Daemon {
+    let directory = TempDir::new().unwrap();
+    let socket = directory.path().join("api.sock");
+    let fake = Arc::new(fake);
+    let options = ServerOptions { socket: socket.clone(), tcp: None };
+    let server = Server::start(fake.clone(), &options).unwrap();
+    Daemon { fake, socket, _server: server, directory }
+}
+
+fn carrack() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_carrack"));
+    command.env_remove("CARRACK_SOCKET").env("NO_COLOR", "1");
+    command
+}
+
+fn at(socket: &Path, args: &str) -> Output {
+    carrack().args(args.split_whitespace()).arg("--socket").arg(socket).output().unwrap()
+}
+
+impl Daemon {
+    /// Standard output of a command that succeeds.
+    fn ok(&self, args: &str) -> String {
+        let output = at(&self.socket, args);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "carrack {args}: {error}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Exit code and standard error of a command that fails.
+    fn fails(&self, args: &str) -> (i32, String) {
+        let output = at(&self.socket, args);
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    }
+}
+
+/// Compares with the committed text; `UPDATE_GOLDEN=1` writes it instead.
+fn golden(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(committed == text, "{name} differs; UPDATE_GOLDEN=1 cargo test -p carrack accepts this:\n{text}");
+}
+
+#[test]
+fn every_show_command_prints_its_golden_table() {
+    let daemon = daemon(Fake::default());
+    for what in [
+        "interfaces",
+        "neighbours",
+        "routes",
+        "nat pools",
+        "nat subscribers",
+        "nat mappings",
+        "nat sessions",
+        "nat memory",
+        "nat deterministic --outside 198.51.100.1 --outside-port 1500",
+        "counters",
+        "workers",
+        "graph",
+        "events",
+        "config",
+        "version",
+        "health",
+    ] {
+        let words: Vec<&str> = what.split(' ').take_while(|word| !word.starts_with("--")).collect();
+        golden(&format!("show-{}.txt", words.join("-")), &daemon.ok(&format!("show {what}")));
+    }
+}
+
+#[test]
+fn every_show_command_prints_one_json_value() {
+    let daemon = daemon(Fake::default());
+    for what in [
+        "interfaces",
+        "neighbours",
+        "routes",
+        "nat pools",
+        "nat subscribers",
+        "nat mappings",
+        "nat sessions",
+        "nat memory",
+        "nat deterministic --inside 100.64.0.5",
+        "counters",
+        "workers",
+        "graph",
+        "events",
+        "config",
+        "version",
+        "health",
+    ] {
+        let text = daemon.ok(&format!("show {what} --json"));
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert!(value.is_array() || value.is_object(), "{what}: {text}");
+    }
+}
+
+#[test]
+fn zeros_are_hidden_from_the_counters_unless_asked_for() {
+    let daemon = daemon(Fake::default());
+    assert!(!daemon.ok("show counters").contains("nat-index-full"));
+    let all = daemon.ok("show counters --all");
+    for row in carrack_base::REASONS {
+        assert!(all.contains(row.name), "{}", row.name);
+    }
+}
+
+#[test]
+fn an_empty_list_has_a_header_and_says_what_is_missing() {
+    let daemon = daemon(Fake { sessions: 0, ..Fake::default() });
+    let text = daemon.ok("show nat sessions");
+    assert!(text.starts_with("INSTANCE"), "{text}");
+    assert!(text.ends_with("(no sessions match)\n"), "{text}");
+}
+
+#[test]
+fn filters_reach_the_daemon() {
+    let daemon = daemon(Fake { sessions: 5_000, ..Fake::default() });
+    let lines = |args: &str| daemon.ok(args).lines().count() - 1;
+    assert_eq!(lines("show nat sessions --inside 100.64.0.6"), 1_000);
+    assert_eq!(lines("show nat sessions --inside 100.64.0.0/24 --limit 7"), 7);
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let daemon = daemon(Fake { sessions: u64::from(u32::MAX), ..Fake::default() });
+    for json in [false, true] {
+        let mut command = carrack();
+        command.args(["show", "nat", "sessions", "--socket"]).arg(&daemon.socket);
+        if json {
+            command.arg("--json");
+        }
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.by_ref().take(3).all(|line| line.is_ok()));
+        drop(lines);
+        let status = child.wait().unwrap();
+        let mut error = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut error).unwrap();
+        assert_eq!((status.code(), error.as_str()), (Some(0), ""));
+    }
+}
+
+#[test]
+fn clearing_wants_a_filter_or_all() {
+    let daemon = daemon(Fake::default());
+    let (code, error) = daemon.fails("clear nat sessions");
+    assert_eq!(code, 2);
+    assert!(error.contains("--all"), "{error}");
+    assert_eq!(daemon.ok("clear nat sessions --all"), "1,234 sessions ended\n");
+    assert_eq!(daemon.ok("clear nat sessions --inside 100.64.0.5"), "no sessions match\n");
+    assert_eq!(daemon.ok("clear nat sessions --instance cgn1 --json"), "{\"deleted\":1234}\n");
+    let seen = daemon.fake.deletions.lock().unwrap().clone();
+    assert_eq!(seen, ["", "?inside=100.64.0.5/32", "?instance=cgn1"]);
+}
+
+#[test]
+fn a_reload_says_what_it_did_and_a_refused_one_fails() {
+    let daemon = daemon(Fake::default());
+    golden("reload-applied.txt", &daemon.ok("reload"));
+    {
+        let mut report = daemon.fake.reload.lock().unwrap();
+        report.applied = false;
+        report.generation = 1;
+        report.changes.clear();
+        report.messages = vec!["carrack.toml:3:1: error: unknown key `adress`".into()];
+    }
+    let output = at(&daemon.socket, "reload");
+    assert_eq!(output.status.code(), Some(2));
+    golden("reload-invalid.txt", &String::from_utf8(output.stdout).unwrap());
+    daemon.fake.reload.lock().unwrap().changes = vec![carrack_api::types::ReloadChange {
+        path: "workers.count".into(),
+        from: "1".into(),
+        to: "2".into(),
+        effect: "needs-restart".into(),
+        detail: String::new(),
+    }];
+    assert_eq!(at(&daemon.socket, "reload").status.code(), Some(1));
+}
+
+#[test]
+fn a_trace_reads_packet_by_packet() {
+    let daemon = daemon(Fake::default());
+    golden("trace.txt", &daemon.ok("trace -n 2"));
+    golden("trace-bytes.txt", &daemon.ok("trace -n 2 --bytes"));
+    let lines = daemon.ok("trace --json");
+    assert_eq!(lines.lines().filter(|line| line.starts_with('{')).count(), 5);
+}
+
+#[test]
+fn a_capture_is_whole_when_it_is_interrupted() {
+    let daemon = daemon(Fake { endless: true, ..Fake::default() });
+    let file = daemon.directory.path().join("capture.pcapng");
+    let mut command = carrack();
+    command.args(["capture", "-w"]).arg(&file).arg("--socket").arg(&daemon.socket);
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    // The fake sends four packets and then nothing more.
+    let full = || std::fs::metadata(&file).is_ok_and(|meta| meta.len() > 600);
+    for _ in 0..500 {
+        if full() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(full(), "packets are written while the capture runs");
+    let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.starts_with("4 packets in "), "{said}");
+}
+
+#[test]
+fn a_refused_capture_leaves_the_old_file_alone() {
+    let daemon = daemon(Fake::default());
+    let file = daemon.directory.path().join("old.pcapng");
+    std::fs::write(&file, "old").unwrap();
+    let (code, error) = daemon.fails(&format!("capture -w {} --reason nat-filterd", file.display()));
+    assert_eq!(code, 2);
+    assert!(error.contains("nat-filtered"), "{error}");
+    drop(daemon._server);
+    let output = at(&daemon.socket, &format!("capture -w {}", file.display()));
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "old");
+}
+
+#[test]
+fn only_the_drops_asked_for_are_captured() {
+    let daemon = daemon(Fake::default());
+    let file = daemon.directory.path().join("drops.pcapng");
+    for (args, packets) in [("", 4), ("--drops-only", 2), ("--reason nat-filtered", 1), ("-n 3", 3)] {
+        let text = daemon.ok(&format!("capture -w {} {args} --json", file.display()));
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["packets"], packets, "{args}");
+    }
+}
+
+#[test]
+fn a_missing_daemon_is_exit_code_3_with_advice() {
+    let directory = TempDir::new().unwrap();
+    let socket = directory.path().join("api.sock");
+    let output = at(&socket, "show counters");
+    assert_eq!(output.status.code(), Some(3));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("does not exist") && error.contains("carrack run"), "{error}");
+    drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+    let output = carrack().args(["show", "counters"]).env("CARRACK_SOCKET", &socket).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("nobody answers"));
+}
+
+#[test]
+fn a_wrong_command_line_is_exit_code_2_and_suggests_the_nearest() {
+    let daemon = daemon(Fake::default());
+    for (args, near) in [
+        ("shwo counters", "show"),
+        ("show countres", "counters"),
+        ("show nat sesions", "sessions"),
+        ("show nat sessions --insde 10.0.0.1", "--inside"),
+        ("show nat sessions --protocol tpc", "tcp"),
+        ("show nat sessions --inside 10.0.0.1/24", "10.0.0.0/24"),
+        ("show nat sessions --inside-port 70000", "65535"),
+        ("show nat deterministic", "--inside"),
+        ("run", "--config"),
+    ] {
+        let (code, error) = daemon.fails(args);
+        assert_eq!(code, 2, "{args}: {error}");
+        assert!(error.contains(near), "{args}: {error}");
+    }
+}
+
+#[test]
+fn a_failure_of_the_daemon_is_exit_code_1_with_its_hint() {
+    let daemon = daemon(Fake { sessions: 10, sessions_fail_after: Some(5), ..Fake::default() });
+    let (code, error) = daemon.fails("show nat sessions --instance cgn2");
+    assert_eq!((code, error.as_str()), (1, "error: no NAT instance `cgn2`\n  hint: did you mean `cgn1`?\n"));
+    let (code, error) = daemon.fails("show nat sessions");
+    assert_eq!((code, error.contains("worker 1 is gone")), (1, true), "{error}");
+    let (code, _) = daemon.fails("show nat sessions --json");
+    assert_eq!(code, 1, "a broken JSON list is a failure");
+}
+
+#[test]
+fn check_prints_every_error_with_its_line_and_exits_with_2() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("bad.toml");
+    std::fs::write(&file, "[workers]\ncount = 0\n\n[sytem]\nname = \"x\"\n").unwrap();
+    let output = carrack().arg("check").arg(&file).output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("bad.toml:2:") && error.contains("bad.toml:4:"), "{error}");
+    assert!(error.contains("2 errors"), "{error}");
+    let output = carrack().arg("check").arg(&file).arg("--json").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["diagnostics"].as_array().unwrap().len(), 2);
+    // A daemon refuses the same file in the same way.
+    let output = carrack().args(["run", "-c"]).arg(&file).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("bad.toml:2:"));
+}
+
+#[test]
+fn check_sums_up_a_valid_file() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/minimal.toml");
+    let output = carrack().arg("check").arg(&example).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    golden("check-minimal.txt", &String::from_utf8(output.stdout).unwrap());
+}
+
+#[test]
+fn the_reference_of_the_command_line_is_fresh() {
+    let output = carrack().arg("reference").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(committed == text, "docs/cli.md is stale; run: carrack reference > docs/cli.md");
+}
+
+#[test]
+fn completions_exist_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = carrack().args(["completions", shell]).output().unwrap();
+        assert!(output.status.success() && output.stdout.len() > 1_000, "{shell}");
+    }
+}
