@@ -1,5 +1,8 @@
 //! First stage: what is this packet? Every field a later stage reads is checked here, once.
 
+#[cfg(test)]
+mod tests;
+
 use carrack_base::{PortId, Proto, Reason};
 use carrack_nat::{Direction, Flow, Kind};
 use carrack_wire::ethernet::{MacAddr, ethertype};

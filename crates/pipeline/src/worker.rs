@@ -458,7 +458,7 @@ impl Worker {
 
 /// What can be said of a packet before its session is looked for: source routes, TTL, reverse path.
 #[inline]
-fn check_path(plan: &Plan, frame: &[u8], meta: &Meta) -> Result<(), Reason> {
+pub(crate) fn check_path(plan: &Plan, frame: &[u8], meta: &Meta) -> Result<(), Reason> {
     // First: nobody gets an error because somebody else forged his address.
     if plan.line(meta.ingress).is_some_and(|line| line.urpf) && !reverse_path_holds(plan, meta) {
         return Err(Reason::UrpfFailed);

@@ -83,11 +83,11 @@ impl World {
         let n = usize::from(count);
         let mut ins: Vec<Vec<rtrb::Consumer<Handover>>> = (0..n).map(|_| vec![]).collect();
         let mut outs: Vec<Vec<Option<rtrb::Producer<Handover>>>> = (0..n).map(|_| vec![]).collect();
-        for from in 0..n {
-            for to in 0..n {
-                outs[from].push((from != to).then(|| {
+        for (from, outs) in outs.iter_mut().enumerate() {
+            for (to, ins) in ins.iter_mut().enumerate() {
+                outs.push((from != to).then(|| {
                     let (producer, consumer) = rtrb::RingBuffer::new(handover_slots);
-                    ins[to].push(consumer);
+                    ins.push(consumer);
                     producer
                 }));
             }
@@ -212,7 +212,8 @@ impl World {
         let mut sent = vec![];
         for port in 0..self.snapshot.ports.len() {
             let queue = self.workers[at].tx(PortId(port as u16)).unwrap();
-            let mut frames: Vec<_> = queue.drain(..).collect();
+            let mut frames = Vec::new();
+            frames.append(queue);
             for frame in &frames {
                 sent.push(check::judge(&self.snapshot, port as u16, frame.bytes()));
             }
