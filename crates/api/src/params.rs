@@ -75,7 +75,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
-fn unknown<P: Params + ?Sized>(name: &str) -> Failure {
+fn unknown<P: Params>(name: &str) -> Failure {
     let names = P::TABLE.iter().map(|(known, ..)| *known);
     let hint = match nearest(name, names.clone()) {
         Some(near) => format!("did you mean `{near}`?"),

@@ -10,11 +10,14 @@ pub struct BenchArgs {
     /// What to measure and how.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub rest: Vec<String>,
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Measures.
-pub fn run(args: BenchArgs, json: bool) -> ExitCode {
-    let _ = (args, json);
+pub fn run(args: BenchArgs) -> ExitCode {
+    let _ = args;
     eprintln!("error: no benchmark is built into this binary");
     ExitCode::from(1)
 }

@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     let client = || Client::new(&cli.socket).map_err(Fail::from);
     let outcome = match cli.command {
         Command::Lab(args) => return carrack_lab::cli::run(args),
-        Command::Bench(args) => return bench::run(args, cli.json),
+        Command::Bench(args) => return bench::run(args),
         Command::Run(args) => daemon::run(&args, socket_given.then_some(cli.socket.as_path())),
         Command::Check(args) => check::run(&args, cli.json),
         Command::Reload => client().and_then(|client| act::reload(&client, cli.json)),
