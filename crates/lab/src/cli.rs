@@ -80,7 +80,7 @@ struct Choice {
     #[command(flatten)]
     name: Name,
     /// How carrack takes packets from its interfaces.
-    #[arg(long, value_enum, default_value = "af-packet")]
+    #[arg(long, value_enum, default_value = "af-xdp")]
     io: Io,
     /// What routes: carrack, or the kernel's own NAT for comparison.
     #[arg(long, value_enum, default_value = "carrack")]
@@ -143,7 +143,7 @@ fn demo(choice: &Choice, json: bool, full: bool) -> Result<ExitCode> {
     ));
     let mut lab = Lab::up(options)?;
     let up_seconds = started.elapsed().as_secs_f64();
-    tell(&format!("  six namespaces, eight servers and the router are up after {up_seconds:.1} s"));
+    tell(&format!("  six namespaces, nine servers and the router are up after {up_seconds:.1} s"));
     let colour = report::colour();
     let checks = checks::run_all(&mut lab, |outcome| tell(&report::line(outcome, colour)));
     let exhibits = exhibits(&lab);

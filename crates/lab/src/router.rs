@@ -12,10 +12,11 @@ use crate::plan;
 /// How the daemon takes its packets from the veth ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Io {
-    /// DPDK's `net_af_packet`.
-    AfPacket,
     /// DPDK's `net_af_xdp` in copy mode.
     AfXdp,
+    /// DPDK's `net_af_packet`. It asks the kernel to join fragments, so the daemon gets packets larger than the wire's
+    /// and drops those that do not fit its ring: large UDP does not pass.
+    AfPacket,
 }
 
 impl Io {

@@ -69,7 +69,14 @@ pub(crate) fn all(dir: &Path) -> Vec<Server> {
             Ns::Inet,
             "whoami-udp",
             ("udp", who),
-            &["socat", "-t8", &format!("UDP4-RECVFROM:{who},fork"), whoami],
+            &["socat", "-t8", &format!("UDP4-RECVFROM:{who},fork,bind={}", plan::SERVER), whoami],
+        ),
+        // One socket for each address: an unbound one would answer from the other address.
+        server(
+            Ns::Inet,
+            "whoami-narrow",
+            ("udp", who),
+            &["socat", "-t8", &format!("UDP4-RECVFROM:{who},fork,bind={}", plan::NARROW), whoami],
         ),
         server(
             Ns::Inet,
