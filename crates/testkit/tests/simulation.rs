@@ -1,0 +1,49 @@
+//! Random scenarios against the reference NAT.
+//!
+//! `CARRACK_SEED=n` plays one seed, `CARRACK_SIMULATIONS=n` so many fresh ones (the soak). Seeds that once failed stay
+//! in `seeds.txt` and are played always.
+
+use carrack_testkit::simulation::{Summary, play};
+
+/// Fresh seeds of an ordinary run.
+const SEEDS: u64 = 60;
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
+}
+
+fn add(total: &mut Summary, one: Summary) {
+    total.translated += one.translated;
+    total.shortages += one.shortages;
+    total.refused += one.refused;
+    total.answered += one.answered;
+}
+
+#[test]
+fn workers_and_reference_agree() {
+    if let Some(seed) = number("CARRACK_SEED") {
+        println!("{:?}", play(seed, true));
+        return;
+    }
+    let mut total = Summary::default();
+    for seed in 0..number("CARRACK_SIMULATIONS").unwrap_or(SEEDS) {
+        add(&mut total, play(seed, false));
+    }
+    // A simulation in which nothing happens proves nothing.
+    assert!(total.translated > 5_000 && total.answered > 1_000, "{total:?}");
+    assert!(total.shortages > 100 && total.refused > 100, "{total:?}");
+}
+
+#[test]
+fn seeds_that_once_failed_pass() {
+    for line in include_str!("seeds.txt").lines().filter(|line| !line.starts_with('#')) {
+        let seed = line.split_whitespace().next().unwrap().parse().expect("a seed a line");
+        let _ = play(seed, false);
+    }
+}
+
+#[test]
+fn seed_decides_everything() {
+    assert_eq!(play(7, false), play(7, false));
+}
