@@ -202,6 +202,7 @@ impl Nat {
     /// `routed_outside` tells whether an untranslated packet would leave by an outside interface; asked only when no
     /// session exists.
     #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the one call of the packet path: all in registers")]
     pub fn process(
         &mut self,
         flow: &Flow,
