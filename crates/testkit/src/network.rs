@@ -179,7 +179,9 @@ impl Network {
         for port in 0..self.snapshot.ports.len() {
             let port = PortId(port as u16);
             let Some(queue) = self.workers[at].tx(port) else { continue };
-            let mut frames: Vec<_> = queue.drain(..).collect();
+            // The queue keeps its room: the worker never allocates for it.
+            let mut frames = Vec::with_capacity(queue.len());
+            frames.append(queue);
             for frame in &frames {
                 judge::frame(&self.snapshot, port, frame.bytes());
                 sent.push(Sent { port, frame: frame.bytes().to_vec() });

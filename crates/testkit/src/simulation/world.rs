@@ -104,8 +104,8 @@ fn snapshot(policy: Instance) -> Snapshot {
             routes.push(route(Prefix4::of(*own, 32), NextHop::Local(interface.id)));
         }
     }
-    let mut policers = Policers::default();
-    policers.icmp_errors = Policer { rate_pps: 100_000, burst: 10_000 };
+    let policers =
+        Policers { icmp_errors: Policer { rate_pps: 100_000, burst: 10_000 }, ..Policers::default() };
     Snapshot {
         generation: 1,
         ports: [INSIDE, OUTSIDE]
