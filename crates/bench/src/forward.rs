@@ -94,7 +94,13 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(spec: &ForwardSpec, id: u8, plan: Arc<Plan>, share: Vec<u32>, sessions: u32) -> Result<Self, BenchError> {
+    fn new(
+        spec: &ForwardSpec,
+        id: u8,
+        plan: Arc<Plan>,
+        share: Vec<u32>,
+        sessions: u32,
+    ) -> Result<Self, BenchError> {
         let start = Instant::now();
         let (worker, far) = world::worker(id, spec.workers, plan, sessions, SEED, Now::from_s(1))
             .map_err(|error| BenchError(format!("no memory for {sessions} sessions: {error}")))?;
@@ -244,7 +250,13 @@ impl Bench {
     }
 
     /// Runs for some seconds: (packets, cycles, seconds).
-    fn run(&mut self, spec: &ForwardSpec, route: bool, seconds: f64, chooser: &mut Chooser) -> (u64, u64, f64) {
+    fn run(
+        &mut self,
+        spec: &ForwardSpec,
+        route: bool,
+        seconds: f64,
+        chooser: &mut Chooser,
+    ) -> (u64, u64, f64) {
         let span = Duration::from_secs_f64(seconds);
         let (start, start_cycles) = (Instant::now(), cycles());
         let (mut packets, mut inwards) = (0, spec.direction == Way::In);
@@ -273,7 +285,8 @@ fn source_of(frame: &[u8]) -> Option<(u32, u16)> {
 /// Is this translated packet what it must be, to the last bit of its checksums?
 fn verify(frame: &[u8], way: Way, session: &Session, outside: (u32, u16)) -> Result<(), String> {
     let bytes = frame.get(14..).unwrap_or(&[]);
-    let packet = Ipv4View::parse(bytes).map_err(|error| format!("translated packet does not parse: {error}"))?;
+    let packet =
+        Ipv4View::parse(bytes).map_err(|error| format!("translated packet does not parse: {error}"))?;
     let udp = packet.payload();
     let word = |at: usize| udp.get(at..at + 2).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]));
     let remote = (session.remote, session.remote_port);
@@ -284,7 +297,10 @@ fn verify(frame: &[u8], way: Way, session: &Session, outside: (u32, u16)) -> Res
     let got = ((packet.src(), word(0)), (packet.dst(), word(2)));
     let sum = pseudo_v4(packet.src(), packet.dst(), 17, udp.len() as u16).with_bytes(udp).checksum();
     if got != (from, to) || packet.ttl() != 63 || !packet.checksum_ok() || sum != 0 {
-        return Err(format!("translated packet is wrong: expected {from:?} to {to:?}, got {got:?}, TTL {}, UDP sum {sum:#06x}", packet.ttl()));
+        return Err(format!(
+            "translated packet is wrong: expected {from:?} to {to:?}, got {got:?}, TTL {}, UDP sum {sum:#06x}",
+            packet.ttl()
+        ));
     }
     Ok(())
 }
@@ -337,7 +353,7 @@ pub fn forward(spec: &ForwardSpec) -> Result<ForwardReport, BenchError> {
                     pin(id);
                     let mut bench = Bench::new(spec, id, plan, share, per_worker);
                     let filled = bench.as_mut().map_err(|e| BenchError(e.0.clone())).and_then(Bench::fill);
-                    let measured = match (bench, filled) {
+                    match (bench, filled) {
                         (Ok(mut bench), Ok(())) => {
                             let measured = bench.measure(spec, barrier);
                             bench.wrong.map_or(Ok(measured), |wrong| Err(BenchError(wrong)))
@@ -347,14 +363,15 @@ pub fn forward(spec: &ForwardSpec) -> Result<ForwardReport, BenchError> {
                             barrier.wait();
                             Err(error)
                         }
-                    };
-                    measured
+                    }
                 })
             })
             .collect();
         threads
             .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| Err(BenchError("a worker thread panicked".into()))))
+            .map(|thread| {
+                thread.join().unwrap_or_else(|_| Err(BenchError("a worker thread panicked".into())))
+            })
             .collect()
     });
     let measured = measured.into_iter().collect::<Result<Vec<_>, _>>()?;

@@ -40,8 +40,8 @@ pub fn session(subscribers: &[u32], number: u32) -> Session {
     Session {
         inside: subscribers.get(subscriber).copied().unwrap_or(SUBSCRIBER_FIRST),
         port: PORT_FIRST + (within / REMOTES) as u16,
-        // 192.0.2.0/24 is one block of documentation addresses; the low bits tell remotes apart.
-        remote: 0xc633_6400 | (number % REMOTES) + 1,
+        // 198.51.100.0/24 is set aside for documentation (RFC 5737).
+        remote: 0xc633_6401 + number % REMOTES,
         remote_port: REMOTE_PORT,
     }
 }
@@ -73,7 +73,7 @@ impl Chooser {
     #[inline]
     pub fn pick(&mut self) -> u32 {
         match self.order {
-            Order::Random => ((self.rng.next_u64() >> 32) * u64::from(self.sessions) >> 32) as u32,
+            Order::Random => (((self.rng.next_u64() >> 32) * u64::from(self.sessions)) >> 32) as u32,
             Order::Sequential => {
                 let number = self.next;
                 self.next = if number + 1 == self.sessions { 0 } else { number + 1 };

@@ -60,7 +60,7 @@ pub fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             text.push(' ');
         }
         text.push(digit);
@@ -74,12 +74,18 @@ impl ForwardReport {
         let router = self.cycles_per_packet - self.generator_cycles_per_packet;
         println!("NAT44 forwarding, {} sessions in {} order", grouped(self.sessions), self.order);
         println!();
-        println!("  {:<26}{:>12.2} Mpps   ({:.2} Gbit/s at {} bytes)", "forwarded", self.mpps, self.gbps_l2, self.frame_bytes);
+        println!(
+            "  {:<26}{:>12.2} Mpps   ({:.2} Gbit/s at {} bytes)",
+            "forwarded", self.mpps, self.gbps_l2, self.frame_bytes
+        );
         println!("  {:<26}{:>12.2} Mpps   ({} workers)", "per worker", self.mpps_per_worker, self.workers);
         println!("  {:<26}{:>12.1} cycles", "per packet", self.cycles_per_packet);
         println!("  {:<26}{:>12.1} cycles", "  of which the router", router);
         println!("  {:<26}{:>12.1} cycles", "  of which the generator", self.generator_cycles_per_packet);
-        println!("  {:<26}{:>12.1} bytes  ({} pages)", "memory per session", self.bytes_per_session, self.pages);
+        println!(
+            "  {:<26}{:>12.1} bytes  ({} pages)",
+            "memory per session", self.bytes_per_session, self.pages
+        );
         println!("  {:<26}{:>12}", "packets offered", grouped(self.packets_offered));
         println!("  {:<26}{:>12}", "packets dropped", grouped(self.packets_dropped));
         println!("  {:<26}{:>12}", "verified bit by bit", grouped(self.packets_verified));

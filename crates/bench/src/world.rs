@@ -6,7 +6,8 @@ use std::sync::Arc;
 use carrack_base::{IfIndex, InstanceId, Now, PoolId, PortId, Prefix4, Range4, VrfId, WorkerId};
 use carrack_frame::MemPool;
 use carrack_nat::policy::{
-    Assignment, Capacity, ExhaustedIcmp, Filtering, Instance, Limits, Mapping, NatPolicy, Pool, Pooling, Timeouts,
+    Assignment, Capacity, ExhaustedIcmp, Filtering, Instance, Limits, Mapping, NatPolicy, Pool, Pooling,
+    Timeouts,
 };
 use carrack_pipeline::mailbox::{Command, Event, PacketSlot};
 use carrack_pipeline::snapshot::{
@@ -163,8 +164,7 @@ pub fn worker(
     let (events_out, events) = rtrb::RingBuffer::new(4_096);
     let (punts_out, punts) = rtrb::RingBuffer::new(16);
     let (host_out, host_in) = rtrb::RingBuffer::new(16);
-    for (interface, ip, mac) in
-        [(0, ip(172, 16, 0, 2), SUBSCRIBER_MAC), (1, ip(172, 16, 1, 2), GATEWAY_MAC)]
+    for (interface, ip, mac) in [(0, ip(172, 16, 0, 2), SUBSCRIBER_MAC), (1, ip(172, 16, 1, 2), GATEWAY_MAC)]
     {
         // Invariant: the ring has 16 places.
         let _ = commands.push(Command::SetNeighbour { interface: IfIndex(interface), ip, mac });
