@@ -136,8 +136,8 @@ reasons! {
     TcpFlagsInvalid, "tcp-flags-invalid", Warning, Silent, "The TCP flags make no sense together (none at all, SYN with FIN, SYN with RST).";
     UdpMalformed, "udp-malformed", Warning, Silent, "The UDP header is truncated or its length is impossible.";
     IcmpMalformed, "icmp-malformed", Warning, Silent, "The ICMP message is truncated.";
-    IcmpBadChecksum, "icmp-bad-checksum", Warning, Silent, "The ICMP checksum is wrong (RFC 5508 REQ-3a).";
-    IcmpEmbeddedInvalid, "icmp-embedded-invalid", Warning, Silent, "The packet inside the ICMP error is truncated or its IP checksum is wrong (RFC 5508 REQ-3b).";
+    IcmpBadChecksum, "icmp-bad-checksum", Warning, Silent, "The ICMP checksum is wrong (RFC 5508 REQ-3).";
+    IcmpEmbeddedInvalid, "icmp-embedded-invalid", Warning, Silent, "The packet inside the ICMP error is truncated or its IP checksum is wrong (RFC 5508 REQ-3a).";
     IcmpTypeUnsupported, "icmp-type-unsupported", Info, Silent, "ICMP of this type does not pass a NAT (RFC 5508 REQ-11).";
     // Routing
     NoRoute, "no-route", Info, NetUnreachable, "No route to the destination.";
@@ -166,7 +166,7 @@ reasons! {
     NatPortLimit, "nat-port-limit", Warning, NatExhausted, "The subscriber uses as many ports as it may (RFC 6888 REQ-4).";
     NatSessionLimit, "nat-session-limit", Warning, NatExhausted, "The subscriber has as many sessions as it may (RFC 6888 REQ-5).";
     NatMappingSessionLimit, "nat-mapping-session-limit", Warning, NatExhausted, "The mapping has as many sessions as it may (RFC 6888 REQ-5).";
-    NatRateLimit, "nat-rate-limit", Warning, NatExhausted, "The subscriber makes mappings faster than it may (RFC 6888 REQ-4b).";
+    NatRateLimit, "nat-rate-limit", Warning, NatExhausted, "The subscriber makes mappings faster than it may (RFC 6888 REQ-4c).";
     NatSessionTableFull, "nat-session-table-full", Error, NatExhausted, "The session table is full.";
     NatMappingTableFull, "nat-mapping-table-full", Error, NatExhausted, "The mapping table is full.";
     NatSubscriberTableFull, "nat-subscriber-table-full", Error, NatExhausted, "The subscriber table is full.";

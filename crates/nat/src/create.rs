@@ -70,10 +70,12 @@ impl Nat {
         let instance = policy.instances.get(instance_at).ok_or(Reason::NatNoInstance)?;
         let inside = flow.local(Direction::Out);
         let behaviour = instance.mapping.get(flow.proto.index()).copied().unwrap_or_default();
-        // RFC 4787 REQ-1, RFC 5382 REQ-1, RFC 5508 REQ-1: one mapping for all destinations. A forward rule or
+        // RFC 4787 REQ-1, RFC 5382 REQ-1, RFC 5508 REQ-1, REQ-1a: one mapping for all destinations. A forward rule or
         // one-to-one mapping serves its inside endpoint whatever the behaviour.
         let shared = self.tables.find_mapping(inside, flow.vrf, flow.proto, Direction::Out);
         // A full table refuses before anything is taken (and reported) that would be given back at once.
+        // RFC 6888 REQ-11a: the packet is dropped, whatever is short. RFC 6888 REQ-11d: nothing is evicted to make room.
+        // RFC 4787 REQ-11: a shortage refuses; it changes no behaviour.
         self.tables.has_room(shared.is_none())?;
         let subscriber = self.subscriber_for(instance, inside.ip)?;
         let made = match shared {
@@ -361,7 +363,7 @@ impl Nat {
         made.map(Some)
     }
 
-    /// RFC 4787 REQ-8, RFC 5382 REQ-3: may this sender use the mapping? Static mappings admit everybody: that is what
+    /// RFC 4787 REQ-8, REQ-8a and RFC 5382 REQ-3, REQ-3a, REQ-3b: may this sender use the mapping? Static mappings admit everybody: that is what
     /// they are for.
     fn is_admitted(&self, instance: &Instance, mapping: u32, flow: &Flow) -> bool {
         if self.tables.mappings.get(mapping).is_some_and(Mapping::is_static) {
@@ -412,7 +414,7 @@ fn may_open(instance: &Instance, flow: &Flow) -> Result<(), Reason> {
     }
 }
 
-/// RFC 6888 REQ-5: limits on a subscriber's sessions and on those of one mapping.
+/// RFC 6888 REQ-5, REQ-5a: limits on a subscriber's sessions and on those of one mapping.
 fn may_have_session(instance: &Instance, of_subscriber: u32, of_mapping: u32) -> Result<(), Reason> {
     let limits = &instance.limits;
     if limits.sessions_max != 0 && of_subscriber >= limits.sessions_max {
@@ -424,7 +426,7 @@ fn may_have_session(instance: &Instance, of_subscriber: u32, of_mapping: u32) ->
     Ok(())
 }
 
-/// RFC 6888 REQ-4: limits on ports and on the rate of new mappings. Takes a creation token when all is well.
+/// RFC 6888 REQ-4, REQ-4a, REQ-4c, REQ-5b: limits on ports and on the rate of new mappings. Takes a creation token when all is well.
 fn within_limits(
     instance: &Instance,
     subscriber: &mut crate::line::Subscriber,

@@ -322,7 +322,8 @@ fn is_tcp_event(session: &Session, flow: &Flow) -> bool {
             || session.tcp != TcpState::Established as u8)
 }
 
-/// Translates a packet of a session, counts it and, unless its TCP state has a say in that, refreshes the session.
+/// Translates a packet of a session, counts it and, unless its TCP state has a say in that, refreshes the session:
+/// RFC 4787 REQ-6, REQ-6a. What a filter refuses has no session, so it refreshes nothing (RFC 7857 §7).
 #[inline(always)]
 fn hit(
     session: &mut Session,

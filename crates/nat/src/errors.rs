@@ -1,4 +1,5 @@
-//! ICMP errors through the NAT, both ways (RFC 5508 §4, RFC 5382 REQ-9, RFC 4787 REQ-12).
+//! ICMP errors through the NAT, both ways (RFC 5508 §4, RFC 5382 REQ-9, RFC 4787 REQ-12, REQ-12b). Who sent an error
+//! does not matter, only what it quotes (RFC 4787 REQ-12a).
 
 use carrack_base::{Proto, Reason, VrfId};
 use carrack_wire::icmpv4::Icmpv4View;
@@ -46,7 +47,7 @@ impl Nat {
             Direction::Out => VrfId(session.outside_vrf),
             Direction::In => VrfId(session.inside_vrf),
         };
-        // RFC 5508 REQ-7: errors about hairpinned packets come in again.
+        // RFC 5508 REQ-7, REQ-7a and RFC 7857 §12: errors about hairpinned packets come in again.
         let hairpin = direction == Direction::Out
             && (session.flags & HAIRPIN != 0 || self.directory.outside(vrf, flow.dst).is_some());
         Verdict::Translated { line, created: false, vrf, hairpin }
@@ -107,7 +108,8 @@ fn inner_flow(flow: &Flow, direction: Direction, frame: &[u8]) -> Result<(Flow, 
         .and_then(|bytes| Ipv4View::parse(bytes).ok())
         .ok_or(Reason::Ipv4Truncated)?;
     let icmp = Icmpv4View::parse(outer.payload()).map_err(|_| Reason::IcmpMalformed)?;
-    // RFC 5508 REQ-3a: the outer checksum must hold; REQ-3b: so must the embedded IP header's.
+    // RFC 5508 REQ-3: the checksum of the message must hold. RFC 5508 REQ-3a: so must the embedded IP header's.
+    // RFC 5508 REQ-3c: the embedded transport checksum is nobody's business.
     if !icmp.checksum_ok() {
         return Err(Reason::IcmpBadChecksum);
     }

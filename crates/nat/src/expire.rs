@@ -56,7 +56,7 @@ impl Nat {
         }
     }
 
-    /// Ends a session, and its mapping and subscriber when nothing else holds them. False when there was none.
+    /// Ends a session, and its mapping (RFC 7857 §11) and subscriber when nothing else holds them. False when there was none.
     pub(crate) fn end_session(&mut self, id: u32, now_s: u32) -> bool {
         let Some(session) = self.tables.remove_session(id) else { return false };
         self.drop_mapping_if_unused(session.mapping, now_s);
@@ -75,7 +75,7 @@ impl Nat {
     }
 
     /// Removes a mapping and gives its port back (RFC 6888 REQ-8: held for a while, unless the NAT tracks the
-    /// protocol's end itself, as it does TCP's).
+    /// protocol's end itself, as it does TCP's: RFC 6888 REQ-8a).
     pub(crate) fn drop_mapping(&mut self, id: u32, now_s: u32) {
         let Some(mapping) = self.tables.remove_mapping(id) else { return };
         let hold = mapping.proto() != Proto::Tcp;
@@ -162,7 +162,7 @@ impl Nat {
         }
     }
 
-    /// Counts a refusal for the next event (RFC 6888 REQ-11: management is told).
+    /// Counts a refusal for the next event (RFC 6888 REQ-11c: management is told).
     pub(crate) fn note_refusal(&mut self, at: usize, inside: u32, reason: Reason) {
         if let Some(state) = self.states.get_mut(at) {
             state.refused_last = inside;

@@ -107,6 +107,7 @@ pub const fn session_key(
 }
 
 /// The two words a mapping is found by: its inside endpoint from inside, its outside endpoint from outside.
+/// The protocol is part of it: RFC 7857 §5 for mappings, RFC 7857 §6 for who may send to them.
 #[inline]
 #[must_use]
 pub const fn mapping_key(local: Endpoint, vrf: VrfId, proto: Proto, direction: Direction) -> [u64; 2] {

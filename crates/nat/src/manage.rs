@@ -1,4 +1,4 @@
-//! What management does: walks, deletions, memory, reconfiguration.
+//! What management does: walks, deletions, memory, reconfiguration (RFC 6888 REQ-10).
 
 use carrack_base::{InstanceId, Now, WorkerId};
 

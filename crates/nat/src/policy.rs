@@ -89,9 +89,9 @@ pub struct Limits {
     pub sessions_max: u32,
     /// Outside ports of a subscriber, all protocols together (RFC 6888 REQ-4).
     pub ports_max: u32,
-    /// Outside ports of a subscriber by protocol: TCP, UDP, ICMP.
+    /// Outside ports of a subscriber by protocol: TCP, UDP, ICMP (RFC 6888 REQ-4b).
     pub ports_by_proto_max: [u32; 3],
-    /// Mappings a subscriber may create a second (RFC 6888 REQ-4b).
+    /// Mappings a subscriber may create a second (RFC 6888 REQ-4c, REQ-5b).
     pub creations_per_s: u32,
     /// Mappings it may create in one go; at least 1 when `creations_per_s` is set.
     pub creations_burst: u32,
@@ -102,11 +102,11 @@ pub struct Limits {
 /// Idle times in seconds, each 1 to 30 000.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timeouts {
-    /// UDP (RFC 4787 REQ-5: default 300).
+    /// UDP (RFC 4787 REQ-5, REQ-5b, REQ-5c: default 300).
     pub udp_s: u32,
     /// UDP to particular remote ports below 1024 (RFC 4787 REQ-5a): (port, seconds).
     pub udp_port_s: Vec<(u16, u32)>,
-    /// TCP with data able to flow (RFC 5382 REQ-5: default 7 440).
+    /// TCP with data able to flow (RFC 5382 REQ-5, REQ-5a: default 7 440).
     pub tcp_established_s: u32,
     /// TCP that has not finished its handshake (RFC 7857 §2.1: default 240).
     pub tcp_opening_s: u32,
@@ -116,7 +116,7 @@ pub struct Timeouts {
     pub tcp_reset_s: u32,
     /// How long an unsolicited SYN from outside is held (RFC 5382 REQ-4: 6).
     pub tcp_unsolicited_syn_s: u32,
-    /// ICMP queries (RFC 5508 REQ-2: default 60).
+    /// ICMP queries (RFC 5508 REQ-2, REQ-2a: default 60).
     pub icmp_s: u32,
     /// Other protocols under one-to-one mappings.
     pub other_s: u32,
@@ -185,7 +185,8 @@ pub struct Instance {
     pub id: InstanceId,
     /// As in config; identifies the instance over reloads.
     pub name: String,
-    /// Where its subscribers are. No two instances share inside VRF and an inside prefix.
+    /// Where its subscribers are. No two instances share inside VRF and an inside prefix. Another routing instance than
+    /// the outside one keeps equal addresses on both sides apart (RFC 4787 REQ-7).
     pub inside_vrf: VrfId,
     /// Where its pool is.
     pub outside_vrf: VrfId,
@@ -210,7 +211,7 @@ pub struct Instance {
     pub contiguity: bool,
     /// May a subscriber reach another's outside endpoint (RFC 4787 REQ-9)?
     pub hairpinning: bool,
-    /// Does a packet from outside keep a session alive (RFC 4787 REQ-6)? By protocol: TCP, UDP, ICMP.
+    /// Does a packet from outside keep a session alive (RFC 4787 REQ-6a)? By protocol: TCP, UDP, ICMP.
     pub inbound_refresh: [bool; 3],
     /// May a TCP segment without SYN open a session (after a restart, for asymmetric paths)?
     pub tcp_loose: bool,

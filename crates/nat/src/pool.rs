@@ -214,7 +214,8 @@ impl Ports {
 
     /// Gives a port to a subscriber's inside port.
     ///
-    /// Ports are chosen at random within what the subscriber may use (RFC 6056, RFC 6888 REQ-15). Never evicts.
+    /// Ports are chosen at random within what the subscriber may use (RFC 6056, RFC 6888 REQ-15). Never evicts,
+    /// and never gives a port to two at once (RFC 4787 REQ-3, RFC 5382 REQ-7).
     #[allow(clippy::too_many_arguments, reason = "the engine's parts are borrowed apart")]
     pub(crate) fn allocate(
         &mut self,
@@ -422,7 +423,7 @@ impl Ports {
 pub(crate) struct Wish {
     pub(crate) proto: Proto,
     pub(crate) inside_port: u16,
-    /// Even for even, odd for odd (RFC 4787 REQ-4).
+    /// Even for even, odd for odd (RFC 4787 REQ-4), if the instance says so (RFC 7857 §8).
     pub(crate) parity: bool,
     /// Leave room for the next port (RTP and RTCP).
     pub(crate) contiguity: bool,

@@ -1,4 +1,5 @@
-//! Rewrites of packets in place: addresses, ports and checksums, by the session's precomputed changes.
+//! Rewrites of packets in place: addresses, ports and checksums, by the session's precomputed changes. Nothing behind
+//! the transport header is touched: there are no application gateways (RFC 4787 REQ-10, RFC 5382 REQ-6).
 
 use carrack_base::Proto;
 use carrack_wire::checksum::Delta;
@@ -127,8 +128,9 @@ fn rewrite_transport(proto: Proto, ip_proto: u8, port: u16, port_at: usize, delt
     put16(l4, at, new);
 }
 
-/// Rewrites an ICMP error that carries a packet of the session (RFC 5508 REQ-4, REQ-5): the outer address, the
-/// embedded packet's address, port and checksums, then the ICMP checksum over all of it.
+/// Rewrites an ICMP error that carries a packet of the session (RFC 5508 REQ-4, REQ-5): the outer address
+/// (RFC 5508 REQ-4c), the embedded packet's address, port and checksums (RFC 5508 REQ-4a, REQ-5a), then the ICMP
+/// checksum over all of it. Type and code stay (RFC 5508 REQ-4b, REQ-5b).
 ///
 /// `direction` is the error's own: an error coming in carries a packet that went out. `outer` replaces the outer
 /// source of an error going out, the outer destination of one coming in.

@@ -260,7 +260,7 @@ pub struct SessionKey {
     pub remote: Endpoint,
 }
 
-/// Something management wants to know (RFC 8158 kinds).
+/// Something management wants to know (RFC 8158 kinds). None names a destination (RFC 6888 REQ-12).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NatEvent {
     /// A subscriber got a port block.

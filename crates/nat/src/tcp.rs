@@ -8,7 +8,7 @@ use crate::row::TcpState;
 
 /// The state after a segment with these control bits.
 ///
-/// * SYN from both sides, in either order, establishes (RFC 5382 REQ-2: simultaneous open included).
+/// * SYN from both sides, in either order, establishes (RFC 5382 REQ-2, REQ-2a: simultaneous open included).
 /// * A FIN from one side keeps the long timer, since the other side may send for hours; both sides' FINs start the
 ///   closing timer (RFC 7857 §2.1).
 /// * RST starts the reset timer but ends nothing at once; any other segment revives the session (RFC 7857 §2.2).

@@ -86,7 +86,9 @@ fn fragments_add_up_to_the_datagram() {
     assert!(UdpView::parse(&joined).unwrap().checksum_ok(outside.ip, remote.ip));
 }
 
-/// RFC 7857 §10 (RFC 6864), and TTL, diffserv: the engine leaves them alone.
+/// TTL, diffserv, and the identification of a whole packet: the engine leaves them alone.
+///
+/// Fragments get another identification from the pipeline.
 #[test]
 fn other_header_fields_are_left_alone() {
     let mut w = world(instance());
@@ -99,4 +101,24 @@ fn other_header_fields_are_left_alone() {
         .build();
     let sent = w.out(&frame).frame();
     assert_eq!(sent[L3..L3 + 10], frame[L3..L3 + 10]);
+}
+
+/// RFC 4787 REQ-10, RFC 5382 REQ-6: no gateway alters what an application says, whatever its port.
+#[test]
+fn payloads_that_name_addresses_are_left_alone() {
+    let mut w = world(instance());
+    let said =
+        b"PORT 10,0,0,1,3,232\r\nContact: <sip:a@10.0.0.1:1000>\r\nTransport: client_port=1000-1001\r\n";
+    let base = || packet(addr("10.0.0.1"), addr("198.51.100.1"));
+    for frame in [
+        base().udp(1_000, 5_060).payload(said).build(),
+        base().udp(1_000, 69).payload(said).build(),
+        base().tcp(1_000, 21, SYN).payload(said).build(),
+        base().tcp(1_000, 554, SYN).payload(said).build(),
+        base().tcp(1_000, 1_723, SYN).payload(said).build(),
+    ] {
+        let sent = w.out(&frame).frame();
+        assert_ne!(outer(&sent).source.ip, addr("10.0.0.1"));
+        assert!(sent.ends_with(said) && sent.len() == frame.len());
+    }
 }

@@ -27,7 +27,7 @@ fn independent_filter_admits_everybody() {
     assert_eq!(w.session_count(), 2);
 }
 
-/// RFC 4787 REQ-8: the address-dependent option admits any port of an address sent to, and no other.
+/// RFC 4787 REQ-8, REQ-8a: the address-dependent option admits any port of an address sent to, and no other.
 #[test]
 fn address_dependent_filter_admits_addresses_sent_to() {
     let mut w = world(filtering(Filtering::AddressDependent, Filtering::EndpointIndependent));
@@ -43,7 +43,7 @@ fn address_dependent_filter_admits_addresses_sent_to() {
     check::empty(&mut w);
 }
 
-/// RFC 4787 REQ-8: the address-and-port-dependent option admits only endpoints sent to.
+/// RFC 4787 REQ-8, REQ-8a: the address-and-port-dependent option admits only endpoints sent to.
 #[test]
 fn port_dependent_filter_admits_endpoints_sent_to() {
     let mut w = world(filtering(Filtering::AddressAndPortDependent, Filtering::EndpointIndependent));
@@ -52,7 +52,7 @@ fn port_dependent_filter_admits_endpoints_sent_to() {
     assert_eq!(w.udp_in("198.51.100.1:53", outside), Ok(e("10.0.0.1:1000")));
 }
 
-/// RFC 5382 REQ-3: TCP's filter is set apart from UDP's; RFC 7857 §6: a filter opened by one protocol is closed to
+/// RFC 5382 REQ-3, REQ-3a, REQ-3b: TCP's filter is set apart from UDP's; RFC 7857 §6: a filter opened by one protocol is closed to
 /// the other.
 #[test]
 fn filters_of_protocols_are_apart() {
@@ -65,7 +65,7 @@ fn filters_of_protocols_are_apart() {
     assert_eq!(w.tcp_in("198.51.100.1:53", udp, ACK), Err(Reason::NatTcpNoSession));
 }
 
-/// RFC 4787 REQ-5: a mapping lives 119 s idle and by default 300 s, then is gone.
+/// RFC 4787 REQ-5, REQ-5c: a mapping lives 119 s idle and by default 300 s, then is gone.
 #[test]
 fn udp_mapping_lives_five_minutes() {
     let mut w = world(instance());
@@ -79,7 +79,7 @@ fn udp_mapping_lives_five_minutes() {
     check::empty(&mut w);
 }
 
-/// RFC 4787 REQ-5a: shorter only for the well-known destination ports that config names; REQ-5: configurable.
+/// RFC 4787 REQ-5a: shorter only for the well-known destination ports that config names.
 #[test]
 fn named_destination_port_may_have_a_shorter_timer() {
     let mut w = world(instance_with(|i| i.timeouts.udp_port_s = vec![(53, 10)]));
@@ -90,7 +90,7 @@ fn named_destination_port_may_have_a_shorter_timer() {
     assert!(w.udp_in("198.51.100.1:54", other).is_ok());
 }
 
-/// RFC 4787 REQ-6: outbound packets refresh; inbound ones as configured.
+/// RFC 4787 REQ-6, REQ-6a: outbound packets refresh; inbound ones as configured.
 #[test]
 fn inbound_refresh_is_a_choice() {
     for (refresh, alive) in [(true, true), (false, false)] {

@@ -51,7 +51,7 @@ fn subscriber_reaches_itself() {
     }
 }
 
-/// RFC 5382 REQ-8: TCP through a forwarded port, and to a one-to-one address.
+/// RFC 5382 REQ-8, REQ-8a: TCP through a forwarded port, and to a one-to-one address; the server sees the outside source.
 #[test]
 fn tcp_hairpins_to_static_mappings() {
     for mut w in worlds() {
@@ -59,6 +59,7 @@ fn tcp_hairpins_to_static_mappings() {
             let got = w.out(&frames::tcp(e("10.0.0.1:1000"), e(server), SYN)).frame();
             assert_eq!(outer(&got).destination, e(inside));
             let client = outer(&got).source;
+            assert_eq!(client.ip >> 8, addr("192.0.2.0") >> 8, "external source address and port");
             let answer = w.out(&frames::tcp(e(inside), client, SYN | ACK)).frame();
             assert_eq!((outer(&answer).source, outer(&answer).destination), (e(server), e("10.0.0.1:1000")));
             let data = w.out(&frames::tcp(e("10.0.0.1:1000"), e(server), ACK)).frame();
@@ -83,7 +84,7 @@ fn queries_hairpin() {
     }
 }
 
-/// RFC 5508 REQ-7a: an error about a hairpinned packet comes back to who sent it, quoting what it sent; the outer
+/// RFC 5508 REQ-7, REQ-7a, RFC 7857 §12: an error about a hairpinned packet comes back to who sent it, quoting what it sent; the outer
 /// destination is the embedded source.
 #[test]
 fn errors_hairpin() {

@@ -38,7 +38,7 @@ fn openers() -> Vec<Vec<u8>> {
     ]
 }
 
-/// RFC 5508 REQ-1, REQ-2: queries and their answers pass; the session lives 60 s idle and no longer.
+/// RFC 5508 REQ-1, REQ-2, REQ-10a: queries and their answers pass; the session lives 60 s idle and no longer.
 #[test]
 fn query_passes_and_lives_a_minute() {
     let mut w = world(instance());
@@ -58,7 +58,7 @@ fn query_passes_and_lives_a_minute() {
     check::empty(&mut w);
 }
 
-/// RFC 5508 REQ-10a: timestamp queries pass as echo does; an answer opens nothing.
+/// RFC 5508 REQ-10b: timestamp queries pass as echo does; an answer opens nothing.
 #[test]
 fn answers_open_nothing() {
     let mut w = world(instance());
@@ -68,8 +68,9 @@ fn answers_open_nothing() {
     assert_eq!(w.send_out(&reply), Err(Reason::NatNoMapping));
 }
 
-/// RFC 5508 REQ-4, RFC 5382 REQ-9: an error from outside reaches the inside host with its own packet inside, type
-/// and code unchanged; the outer destination is the embedded source.
+/// RFC 5508 REQ-4, REQ-4a, REQ-4b, REQ-4c, REQ-10a, RFC 5382 REQ-9, RFC 4787 REQ-12b: an error from outside reaches the
+/// inside host with its own packet inside, type and code unchanged; the outer destination is the embedded source.
+/// RFC 4787 REQ-12a: whoever sent it.
 #[test]
 fn error_from_outside_reverts_the_embedded_packet() {
     for (kind, code) in [(3, 0), (3, 1), (3, 3), (3, 4), (3, 13), (11, 0), (11, 1), (12, 0)] {
@@ -94,8 +95,8 @@ fn error_from_outside_reverts_the_embedded_packet() {
     }
 }
 
-/// RFC 5508 REQ-5: an error from inside leaves with the outside address, the embedded packet as the remote end
-/// knows it; an inside router's error too.
+/// RFC 5508 REQ-5, REQ-5a, REQ-5b: an error from inside leaves with the outside address, the embedded packet as the
+/// remote end knows it, type and code unchanged; an inside router's error too.
 #[test]
 fn error_from_inside_leaves_as_the_outside_address() {
     for opener in openers() {
@@ -112,6 +113,7 @@ fn error_from_inside_leaves_as_the_outside_address() {
             let error = icmp_error(3, 3, addr(from), remote.ip, &delivered, usize::MAX);
             let got = w.out(&error).frame();
             assert_eq!((outer(&got).source.ip, outer(&got).destination.ip), (outside.ip, remote.ip));
+            assert_eq!(got[L3 + 20..L3 + 22], [3, 3], "type and code");
             assert_eq!(&got[L3 + 28..], &answer[L3..], "exactly the packet that came");
         }
     }
@@ -128,7 +130,7 @@ fn error_of_a_one_to_one_sender_shows_its_own_address() {
     assert_eq!(outer(&w.out(&error).frame()).source.ip, addr("192.0.2.99"));
 }
 
-/// RFC 5508 REQ-3: a wrong ICMP checksum or a wrong checksum of the embedded IP header is dropped, the embedded
+/// RFC 5508 REQ-3, REQ-3a: a wrong ICMP checksum or a wrong checksum of the embedded IP header is dropped, the embedded
 /// transport checksum is nobody's business.
 #[test]
 fn damaged_errors_are_dropped() {
@@ -181,7 +183,7 @@ fn extensions_are_kept() {
     assert_eq!(&got[L3 + 28..L3 + 28 + 128], &opener[L3..L3 + 128]);
 }
 
-/// RFC 5508 REQ-4, `nat-icmp-no-session`: an error about nothing we sent is dropped, either way.
+/// RFC 5508 REQ-4, REQ-5, `nat-icmp-no-session`: an error about nothing we sent is dropped, either way.
 #[test]
 fn error_about_a_stranger_is_dropped() {
     let mut w = world(instance());

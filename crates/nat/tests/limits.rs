@@ -7,7 +7,7 @@ use carrack_nat::policy::{Assignment, Capacity, Instance, Mapping};
 use carrack_nat::row::NatEvent;
 use common::*;
 
-/// Fills until refused, twice, with full recovery between; nothing existing is evicted (RFC 6888 REQ-11).
+/// Fills until refused, twice, with full recovery between; each refused packet is dropped (RFC 6888 REQ-11a).
 fn storm(w: &mut World, reason: Reason, mut next: impl FnMut(&mut World, u32) -> Result<(), Reason>) {
     let mut counts = vec![];
     for _ in 0..2 {
@@ -26,7 +26,7 @@ fn storm(w: &mut World, reason: Reason, mut next: impl FnMut(&mut World, u32) ->
         check::invariants(w);
         w.wait(2);
         let told = w.events.iter().any(|e| matches!(e, NatEvent::Refused { reason: r, .. } if *r == reason));
-        assert!(told, "RFC 6888 REQ-11b: management is told");
+        assert!(told, "RFC 6888 REQ-11c: management is told");
         w.wait(1_000);
         w.events.clear();
         check::empty(w);
@@ -98,7 +98,7 @@ fn full_subscriber_table_recovers() {
     storm(&mut w, Reason::NatSubscriberTableFull, from_many);
 }
 
-/// `nat-port-limit`, RFC 6888 REQ-4, REQ-4a: ports of a subscriber, all together and by protocol.
+/// `nat-port-limit`, RFC 6888 REQ-4, REQ-4a, REQ-4b: ports of a subscriber, all together and by protocol.
 #[test]
 fn ports_of_a_subscriber_are_limited() {
     let mut w = world(limited(|l| l.ports_max = 10));
@@ -116,7 +116,7 @@ fn ports_of_a_subscriber_are_limited() {
     assert!(w.udp_out("10.0.0.2:1", "198.51.100.1:1").is_ok(), "others are not hurt");
 }
 
-/// `nat-session-limit`, RFC 6888 REQ-5: sessions of a subscriber.
+/// `nat-session-limit`, RFC 6888 REQ-5, REQ-5a: sessions of a subscriber.
 #[test]
 fn sessions_of_a_subscriber_are_limited() {
     let mut w = world(limited(|l| l.sessions_max = 20));
@@ -129,7 +129,7 @@ fn sessions_of_a_subscriber_are_limited() {
     assert_eq!(w.udp_in("203.0.113.1:1", outside), Err(Reason::NatSessionLimit));
 }
 
-/// `nat-mapping-session-limit`, RFC 6888 REQ-5: sessions of one mapping.
+/// `nat-mapping-session-limit`, RFC 6888 REQ-5, REQ-5a: sessions of one mapping.
 #[test]
 fn sessions_of_a_mapping_are_limited() {
     let mut w = world(limited(|l| l.sessions_per_mapping_max = 5));
@@ -140,7 +140,7 @@ fn sessions_of_a_mapping_are_limited() {
     assert!(w.udp_out("10.0.0.1:2", "198.51.100.1:1").is_ok());
 }
 
-/// `nat-rate-limit`, RFC 6888 REQ-4b: mappings a second, with a burst; sessions of a mapping are free.
+/// `nat-rate-limit`, RFC 6888 REQ-4c, REQ-5b: mappings a second, with a burst; sessions of a mapping are free.
 #[test]
 fn creation_rate_is_limited() {
     let mut w = world(limited(|l| (l.creations_per_s, l.creations_burst) = (5, 10)));
@@ -175,7 +175,7 @@ fn protocols_without_ports_need_one_to_one() {
     check::empty(&mut w);
 }
 
-/// RFC 6888 REQ-8: a released UDP port goes to nobody else for the hold time; REQ-8a: TCP's may at once.
+/// RFC 6888 REQ-8: a released UDP port goes to nobody else for the hold time.
 #[test]
 fn second_host_never_gets_a_port_within_its_hold_time() {
     let mut w = world(instance_with(|i| i.pools = vec![pool(0, &["192.0.2.1"], 3_000, 3_003)]));
@@ -192,7 +192,7 @@ fn second_host_never_gets_a_port_within_its_hold_time() {
     assert!(w.udp_out("10.0.0.2:1", "198.51.100.1:1").is_ok());
 }
 
-/// RFC 6888 REQ-11, RFC 4787 REQ-11: a full table refuses newcomers and keeps every session it has.
+/// RFC 6888 REQ-11, REQ-11d, RFC 4787 REQ-11: a full table refuses newcomers and keeps every session it has.
 #[test]
 fn nothing_is_evicted() {
     let mut w = World::new(vec![instance()], 1, capacity(|c| c.sessions = 100));
@@ -250,7 +250,7 @@ fn dependent_mappings_count_as_ports() {
 }
 
 /// A storm of refusals makes no storm of events; what is lost for lack of room is counted, and refusals are told
-/// when there is room again (RFC 6888 REQ-11).
+/// when there is room again (RFC 6888 REQ-11c).
 #[test]
 fn events_are_bounded() {
     let mut w = World::new(

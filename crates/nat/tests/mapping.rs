@@ -7,7 +7,7 @@ use carrack_nat::Direction;
 use carrack_nat::policy::{Mapping, Pooling};
 use common::*;
 
-/// RFC 4787 REQ-1, RFC 5382 REQ-1, RFC 5508 REQ-1: one outside endpoint for all destinations.
+/// RFC 4787 REQ-1, RFC 5382 REQ-1, RFC 5508 REQ-1, REQ-1a: one outside endpoint for all destinations.
 #[test]
 fn mapping_is_the_same_for_all_destinations() {
     let mut w = world(instance());

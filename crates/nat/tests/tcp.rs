@@ -34,7 +34,7 @@ fn connection_opens_and_closes() {
     check::empty(&mut w);
 }
 
-/// RFC 5382 REQ-2: simultaneous open through the NAT.
+/// RFC 5382 REQ-2, REQ-2a: simultaneous open through the NAT.
 #[test]
 fn simultaneous_open_establishes() {
     let mut w = world(instance());
