@@ -122,11 +122,11 @@ impl Reference {
 
     fn life(&self, proto: Proto, session: &Session) -> Life {
         let end = session.seen_s + self.timeout_s(proto, session);
-        // The sweep takes a second or two; after a reload old deadlines are looked at within half a minute.
-        let slack = if self.now_s < self.reloaded_s + 60 { 40 } else { 4 };
+        // The sweep takes a second or two; sessions that a reload gave less time are looked at within half a minute.
+        let swept = (end + 4).max(self.reloaded_s + 40);
         if self.now_s + 2 < end {
             if session.in_doubt { Life::Maybe } else { Life::Yes }
-        } else if self.now_s <= end + slack {
+        } else if self.now_s <= swept {
             Life::Maybe
         } else {
             Life::No
@@ -359,7 +359,13 @@ impl Reference {
     /// A packet made a session whose outside endpoint nobody saw (the far leg of a hairpin was dropped).
     pub fn out_unseen(&mut self, proto: Proto, inside: Endpoint, remote: Endpoint, bits: u8) {
         self.tidy();
-        self.keep((proto, inside), remote, bits, true);
+        let key = (proto, inside);
+        // A mapping that may have ended may now be another.
+        let sure = self.mapping_life(key) == Life::Yes;
+        if let Some(mapping) = self.mappings.get_mut(&key).filter(|_| !sure) {
+            mapping.outside = None;
+        }
+        self.keep(key, remote, bits, true);
     }
 
     /// May there be a session of this flow?
