@@ -3,7 +3,7 @@
 
 use carrack_base::{IfIndex, InstanceId, PoolId, Prefix4, Proto, VrfId};
 use carrack_config::{Compiled, Config, PortFacts, compile};
-use carrack_nat::policy::{Assignment, StaticRule};
+use carrack_nat::policy::{Assignment, Limits, StaticRule};
 use carrack_pipeline::snapshot::{NextHop, Side, Vlan};
 use carrack_wire::MacAddr;
 
@@ -111,6 +111,43 @@ fn nat_instances_become_policy() {
     assert_eq!(one.statics[2], forward);
     assert_eq!((two.inside_vrf, two.outside_vrf), (VrfId(1), VrfId(0)));
     assert_eq!(two.assignment, Assignment::Deterministic { ports_per_subscriber: 2_016 });
+}
+
+/// RFC 4787 REQ-5b, RFC 5382 REQ-5a, RFC 5508 REQ-2a: idle times are configurable. RFC 4787 REQ-5c, RFC 5382 REQ-5,
+/// RFC 5508 REQ-2: what they are when not configured.
+#[test]
+fn idle_times_are_as_configured() {
+    let written = "[nat.timeouts]\nudp = \"5m\"\n";
+    let of = |text: &str| {
+        let text = BASE.replace(written, &format!("[nat.timeouts]\n{text}"));
+        compile(&config(&text), &facts(), None).unwrap().snapshot.nat.instances[0].timeouts.clone()
+    };
+    let default = of("");
+    assert_eq!((default.udp_s, default.tcp_established_s, default.icmp_s), (300, 7_440, 60));
+    assert_eq!((default.tcp_opening_s, default.tcp_closing_s, default.tcp_reset_s), (240, 240, 240));
+    let set = of(
+        "udp = 400\ntcp_established = \"3h\"\ntcp_opening = 241\ntcp_closing = 242\ntcp_reset = 243\nicmp = 61\n",
+    );
+    assert_eq!((set.udp_s, set.tcp_established_s, set.icmp_s), (400, 10_800, 61));
+    assert_eq!((set.tcp_opening_s, set.tcp_closing_s, set.tcp_reset_s), (241, 242, 243));
+}
+
+/// RFC 6888 REQ-4a, REQ-4b, REQ-4c, REQ-5a, REQ-5b: limits are configurable.
+#[test]
+fn limits_are_as_configured() {
+    let limits = "sessions_max = 1\nports_max = 2\nports_tcp_max = 3\nports_udp_max = 4\nports_icmp_max = 5\n\
+                  creations_per_s = 6\ncreations_burst = 7\nsessions_per_mapping_max = 8\n";
+    let text = BASE.replace("[nat.timeouts]", &format!("[nat.limits]\n{limits}\n[nat.timeouts]"));
+    let compiled = compile(&config(&text), &facts(), None).unwrap();
+    let expected = Limits {
+        sessions_max: 1,
+        ports_max: 2,
+        ports_by_proto_max: [3, 4, 5],
+        creations_per_s: 6,
+        creations_burst: 7,
+        sessions_per_mapping_max: 8,
+    };
+    assert_eq!(compiled.snapshot.nat.instances[0].limits, expected);
 }
 
 /// RFC 7422 §2: allocates 1/C of the available ports to each inside address.

@@ -30,6 +30,7 @@ pub(crate) fn reply(request: &Ipv4View<'_>) -> Result<Vec<u8>, NoReply> {
     if body.len() < 4 || !checksum::verify(message) {
         return Err(NoReply::Malformed);
     }
+    // RFC 5508 REQ-10c, RFC 1812 §4.3.3.7: an information request is nothing to answer.
     if kind != ECHO_REQUEST || code != 0 {
         return Err(NoReply::NotEcho);
     }

@@ -1,7 +1,8 @@
 //! Fragments: later ones have no ports, so they take those of their first fragment, and wait for it when they come
 //! before it (RFC 4787 REQ-14). Nothing is reassembled: every fragment goes on by itself.
 //!
-//! All is bounded: datagrams, fragments waiting, time. A flood fills its table and hurts other fragments only.
+//! All is bounded: datagrams, fragments waiting, time. A flood fills its table and hurts other fragments only
+//! (RFC 4787 REQ-14a).
 
 use std::collections::VecDeque;
 
@@ -332,7 +333,7 @@ fn apply(line: &Datagram, meta: &mut Meta) {
 }
 
 /// Writes the identification that keeps fragments of different subscribers behind one address apart
-/// (RFC 6864 §5.3.1, RFC 7857 §9).
+/// (RFC 6864 §5.3.1, RFC 7857 §10).
 pub(crate) fn rewrite_identification(meta: &Meta, frame: &mut [u8]) {
     if meta.translated != Some(Direction::Out) {
         return;

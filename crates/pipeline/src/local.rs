@@ -106,7 +106,7 @@ impl Worker {
             IcmpReply::FragmentationNeeded => ErrorMessage::FragmentationNeeded { mtu: meta.mtu },
             IcmpReply::SourceRouteFailed => ErrorMessage::Unreachable { code: 5 },
             IcmpReply::AdminProhibited => ErrorMessage::Unreachable { code: 13 },
-            // RFC 6888 REQ-11, RFC 5508 REQ-8: as the instance says; unasked-for packets from outside get nothing.
+            // RFC 6888 REQ-11b, RFC 5508 REQ-8: as the instance says; unasked-for packets from outside get nothing.
             IcmpReply::NatExhausted => match self.nat.exhausted_icmp(meta.flow.vrf, meta.flow.src) {
                 ExhaustedIcmp::Silent => return None,
                 ExhaustedIcmp::HostUnreachable => ErrorMessage::Unreachable { code: 1 },
@@ -127,6 +127,7 @@ impl Worker {
     ) {
         let Ok(original) = Ipv4View::parse_quoted(packet) else { return };
         let source = self.plan.line(about.ingress).map_or(0, |line| line.address);
+        // RFC 5508 REQ-10f: errors are rate-limited.
         if source == 0 || !may_cause_error(&original) || !self.buckets.icmp_errors.take(now) {
             return;
         }

@@ -204,7 +204,8 @@ impl Worker {
         Next::Stay
     }
 
-    /// RFC 4787 REQ-9: the packet, now with its outside source, comes in again as if from outside.
+    /// RFC 4787 REQ-9, REQ-9a and RFC 5382 REQ-8, REQ-8a: the packet, now with its outside source, comes in again as if
+    /// from outside.
     #[cold]
     fn hairpin(&mut self, frame: &mut Frame, meta: &mut Meta, vrf: VrfId, now: Now) -> Next {
         meta.direction = Some(Direction::In);

@@ -301,7 +301,7 @@ fn icmp(identifier: u16, meta: &mut Meta) -> Result<(), Reason> {
         Class::Error | Class::Other if meta.direction.is_none() => {}
         Class::Error if meta.is_fragment => return Err(Reason::Ipv4FragmentInvalid),
         Class::Error => meta.flow.kind = Kind::IcmpError,
-        // RFC 5508 REQ-11: anything else does not pass; REQ-9, REQ-10 name what must.
+        // RFC 5508 REQ-11: anything else does not pass. RFC 5508 REQ-10a, REQ-10b: all of these do.
         Class::Other => return Err(Reason::IcmpTypeUnsupported),
     }
     Ok(())

@@ -78,7 +78,8 @@ fn fragments_of_several_datagrams_interleaved_keep_apart() {
     let mut world = world();
     let mut pieces = vec![];
     for (n, host) in ["10.0.0.5", "10.0.0.6", "10.0.0.7"].iter().enumerate() {
-        // The same identification at three hosts: behind one address they must differ (RFC 6864 §5.3.1).
+        // The same identification at three hosts: behind one address they must differ
+        // (RFC 6864 §5.3.1, RFC 7857 §10).
         let src = format!("{host}:{}", 1_000 + n);
         pieces.extend(fragments(IN, &src, REMOTE, 5, 2_000 + n * 800, 800));
     }
@@ -290,7 +291,7 @@ fn fragments_to_exempt_destinations_pass_untranslated() {
     assert_eq!(judge(&sent, 3_000, ("10.0.0.5:1000", "203.0.113.9:53")), 6);
 }
 
-/// RFC 4787 REQ-14: a flood of fragments hurts nobody else.
+/// RFC 4787 REQ-14, REQ-14a: a flood of fragments hurts nobody else.
 #[test]
 fn a_flood_of_fragments_leaves_whole_packets_alone() {
     let mut world = world();

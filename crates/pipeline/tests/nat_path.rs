@@ -69,7 +69,7 @@ fn nobody_inside_is_reached_through_ports_that_nobody_has() {
     world.dropped(OUT, &tcp(OUT, REMOTE, "192.0.2.1:5000", ACK), Reason::NatTcpNoSession);
 }
 
-/// RFC 4787 REQ-9: the peer sees the outside source.
+/// RFC 4787 REQ-9, REQ-9a: the peer sees the outside source.
 #[test]
 fn a_hairpin_call_passes_both_ways_with_outside_addresses() {
     let mut world = world();
@@ -180,7 +180,7 @@ fn a_flood_of_syns_fills_its_table_and_no_more() {
     assert_eq!(world.held(), 1);
 }
 
-/// RFC 6888 REQ-11, RFC 5508 REQ-8: the code that the instance says.
+/// RFC 6888 REQ-11, REQ-11a, REQ-11b, RFC 5508 REQ-8: the code that the instance says.
 #[test]
 fn a_subscriber_over_its_limit_is_told_as_configured() {
     let says = |exhausted, expected: Option<(u8, u8)>| {

@@ -103,7 +103,7 @@ fn plain_interfaces_are_routed_without_a_nat() {
     assert_eq!((back.dst(), back.port), ("172.16.0.5:1000".into(), TAGGED));
 }
 
-/// RFC 1812 §4.3.2.8.
+/// RFC 1812 §4.3.2.8, RFC 5508 REQ-10f.
 #[test]
 fn icmp_errors_are_rate_limited() {
     let mut world = world_with(|s| {

@@ -7,7 +7,7 @@ use carrack_wire::tcp::flag;
 use common::check::{reassemble, whole_is_right};
 use common::*;
 
-/// RFC 1812 §5.3.1; RFC 7857 §6: a traceroute's probe makes no session and its error carries the probe as sent.
+/// RFC 1812 §5.3.1: a traceroute's probe makes no session and its error carries the probe as sent.
 #[test]
 fn ttl_expires_before_the_nat_and_quotes_the_original_packet() {
     let mut world = world();
@@ -149,7 +149,7 @@ fn too_big_without_df_leaves_in_fragments_in_order() {
     assert_eq!(whole[8..], frame[42..], "the payload is the subscriber's");
     assert_eq!(sent[0].src().split(':').next(), Some(POOL));
     assert!(sent.iter().all(|s| s.ip().ttl() == 63));
-    // RFC 6864 §5.3.1, RFC 7857 §9: behind one address identifications are the NAT's.
+    // RFC 6864 §5.3.1, RFC 7857 §10: behind one address identifications are the NAT's.
     assert_ne!(id, 0x4321);
 }
 

@@ -412,6 +412,22 @@ fn echo_that_is_broken_forged_or_not_for_us_gets_no_reply() {
     assert_eq!(host.counters().unhandled, 8);
 }
 
+/// RFC 5508 REQ-10c, RFC 1812 §4.3.3.3, §4.3.3.7.
+#[test]
+fn information_requests_and_source_quenches_get_no_reply() {
+    let (mut host, now) = quiet();
+    for kind in [15, 4] {
+        let mut frame = echo_frame(PEER, OWN, b"data");
+        let sum = u16::from_be_bytes([frame[36], frame[37]]);
+        let by = carrack_wire::checksum::Delta::of_u16(0x0800, kind << 8);
+        frame[34] = kind as u8;
+        frame[36..38].copy_from_slice(&by.apply(sum).to_be_bytes());
+        host.handle_packet(now, IF, &frame);
+    }
+    assert!(sent(&mut host).is_empty());
+    assert_eq!((host.counters().icmp_malformed, host.counters().unhandled), (0, 2));
+}
+
 #[test]
 fn resolving_the_impossible_fails_at_once() {
     let (mut host, now) = quiet();

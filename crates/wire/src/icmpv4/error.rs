@@ -12,7 +12,7 @@ pub const ERROR_LEN_MAX: usize = 576;
 /// RFC 5508 REQ-10d (§7.7) wants the class copied, which supersedes the precedence 6 of RFC 1812 §4.3.2.5.
 const DSCP_MASK: u8 = 0xfc;
 
-/// What went wrong with the original packet.
+/// What went wrong with the original packet. There is no source quench (RFC 5508 REQ-10c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorMessage {
     /// Destination unreachable with one of the codes of [`unreachable`] but "fragmentation needed".
