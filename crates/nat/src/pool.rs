@@ -214,8 +214,8 @@ impl Ports {
 
     /// Gives a port to a subscriber's inside port.
     ///
-    /// Ports are chosen at random within what the subscriber may use (RFC 6056, RFC 6888 REQ-15, RFC 7857 §9). Never evicts,
-    /// and never gives a port to two at once (RFC 4787 REQ-3, RFC 5382 REQ-7).
+    /// Ports are chosen at random within what the subscriber may use (RFC 6056, RFC 6888 REQ-15, RFC 7857 §9). Never
+    /// evicts, and never gives a port to two at once (RFC 4787 REQ-3, RFC 5382 REQ-7).
     #[allow(clippy::too_many_arguments, reason = "the engine's parts are borrowed apart")]
     pub(crate) fn allocate(
         &mut self,
