@@ -31,10 +31,12 @@ impl Nat {
             self.policy = policy;
             return Ok(0);
         }
+        let changes = changes(&old, &policy);
         let mut fresh: Vec<Option<InstanceState>> = Vec::with_capacity(policy.instances.len());
-        for instance in &policy.instances {
-            let same = old.instances.iter().any(|b| b.name == instance.name && same_ports(b, instance));
-            fresh.push(if same {
+        for (to, instance) in policy.instances.iter().enumerate() {
+            let before = changes.iter().position(|change| change.to == Some(to));
+            let before = before.and_then(|at| old.instances.get(at));
+            fresh.push(if before.is_some_and(|before| same_ports(before, instance)) {
                 None
             } else {
                 Some(InstanceState::new(instance, self.worker, self.workers, self.pages)?)
@@ -43,7 +45,6 @@ impl Nat {
         if policy.instances.iter().any(|i| i.filtering.contains(&Filtering::AddressDependent)) {
             self.tables.need_permissions()?;
         }
-        let changes: Vec<Change> = old.instances.iter().map(|before| change_of(before, &policy)).collect();
         let ended = self.end_uncovered(&policy, &changes, &fresh, now.s());
         self.end_changed_forwards(&policy, &changes);
         self.leave_pools(&policy, &changes, &fresh, now.s());
@@ -321,18 +322,32 @@ fn next_live<T: Copy + Default>(slab: &Slab<T>, cursor: u32) -> Option<(u32, T)>
     slab.iter_from(cursor).next().map(|(id, line)| (id, *line))
 }
 
-fn change_of(before: &Instance, policy: &NatPolicy) -> Change {
-    let to = policy.instances.iter().position(|after| after.name == before.name);
-    let after = to.and_then(|to| policy.instances.get(to));
-    let reach_changed = after.is_none_or(|after| {
-        !same_ports(before, after)
-            || before.inside_vrf != after.inside_vrf
-            || before.outside_vrf != after.outside_vrf
-            || before.subscribers != after.subscribers
-            || before.exempt != after.exempt
-            || before.statics != after.statics
-    });
-    Change { to, reach_changed }
+/// What becomes of each old instance; every new one is the successor of one at most.
+fn changes(old: &NatPolicy, policy: &NatPolicy) -> Vec<Change> {
+    let mut taken = vec![false; policy.instances.len()];
+    let mut all = Vec::with_capacity(old.instances.len());
+    for before in &old.instances {
+        let successor = |(to, after): &(usize, &Instance)| {
+            after.name == before.name && !taken.get(*to).copied().unwrap_or(true)
+        };
+        let found = policy.instances.iter().enumerate().find(successor);
+        let reach_changed = found.is_none_or(|(_, after)| reach_changed(before, after));
+        let to = found.map(|(to, _)| to);
+        if let Some(place) = to.and_then(|to| taken.get_mut(to)) {
+            *place = true;
+        }
+        all.push(Change { to, reach_changed });
+    }
+    all
+}
+
+fn reach_changed(before: &Instance, after: &Instance) -> bool {
+    !same_ports(before, after)
+        || before.inside_vrf != after.inside_vrf
+        || before.outside_vrf != after.outside_vrf
+        || before.subscribers != after.subscribers
+        || before.exempt != after.exempt
+        || before.statics != after.statics
 }
 
 /// Do the two give out the same ports, so that the port tables can stay?
