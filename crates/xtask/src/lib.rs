@@ -1,8 +1,10 @@
-//! What the project checks about itself: citations of requirements, and the order of its crates.
+//! What the project checks about itself: citations of requirements, the page of counters, and the order of
+//! its crates.
 #![forbid(unsafe_code)]
 
 pub mod citation;
 pub mod compliance;
+pub mod counters;
 pub mod layering;
 pub mod requirement;
 pub mod source;

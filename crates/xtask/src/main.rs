@@ -1,8 +1,8 @@
-//! Keeps the project's own promises: `compliance` and `layering`. A tool for developers, not shipped.
+//! Keeps the project's own promises: `compliance`, `counters` and `layering`. A tool for developers, not shipped.
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, Result, bail};
-use carrack_xtask::{compliance, layering, workspace_root};
+use carrack_xtask::{compliance, counters, layering, workspace_root};
 use std::process::ExitCode;
 
 const USAGE: &str = "\
@@ -11,6 +11,8 @@ Usage: cargo run -p carrack-xtask -- <command>
 Commands:
   compliance           write docs/compliance.md from docs/requirements/*.toml and the citations in code and tests
   compliance --check   write nothing; fail when the file is stale, or a claim lacks its code or its test
+  counters             write docs/counters.md from the table of reasons
+  counters --check     write nothing; fail when the file is stale, or names a metric that is not served
   layering             fail on upward dependencies, unsafe code, long files and hidden clocks";
 
 fn main() -> ExitCode {
@@ -38,6 +40,13 @@ fn run(arguments: &[&str]) -> Result<()> {
             Ok(())
         }
         ["compliance", "--check"] => fail_on("compliance", compliance::check(&root)?),
+        ["counters"] => {
+            let path = root.join(counters::PAGE_PATH);
+            std::fs::write(&path, counters::page()).with_context(|| format!("writing {}", path.display()))?;
+            println!("{}: {} reasons", counters::PAGE_PATH, carrack_base::REASONS.len());
+            Ok(())
+        }
+        ["counters", "--check"] => fail_on("counters", counters::check(&root)?),
         ["layering"] => fail_on("layering", layering::check(&root)?),
         [] | ["--help" | "-h"] => {
             println!("{USAGE}");
