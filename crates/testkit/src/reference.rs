@@ -412,8 +412,11 @@ impl Reference {
         self.reloaded_s = self.now_s;
         let pools = self.policy.pools.clone();
         let in_pool = |ip: u32| pools.iter().any(|pool| pool.ranges.iter().any(|range| range.contains(ip)));
+        self.mappings.retain(|_, m| !anew && m.outside.is_none_or(|outside| in_pool(outside.ip)));
         // An endpoint nobody saw may be anywhere: whether it went shows later.
-        self.mappings.retain(|_, m| !anew && m.outside.is_some_and(|outside| in_pool(outside.ip)));
+        for mapping in self.mappings.values_mut().filter(|m| m.outside.is_none()) {
+            mapping.sessions.values_mut().for_each(|session| session.in_doubt = true);
+        }
     }
 }
 
