@@ -74,7 +74,7 @@ impl Nat {
         // one-to-one mapping serves its inside endpoint whatever the behaviour.
         let shared = self.tables.find_mapping(inside, flow.vrf, flow.proto, Direction::Out);
         // A full table refuses before anything is taken (and reported) that would be given back at once.
-        // RFC 6888 REQ-11a: the packet is dropped, whatever is short. RFC 6888 REQ-11d: nothing is evicted to make room.
+        // RFC 6888 REQ-11a: the packet is dropped, whatever is short. RFC 6888 REQ-11d: nothing is evicted for it.
         // RFC 4787 REQ-11: a shortage refuses; it changes no behaviour.
         self.tables.has_room(shared.is_none())?;
         let subscriber = self.subscriber_for(instance, inside.ip)?;
@@ -363,8 +363,8 @@ impl Nat {
         made.map(Some)
     }
 
-    /// RFC 4787 REQ-8, REQ-8a and RFC 5382 REQ-3, REQ-3a, REQ-3b: may this sender use the mapping? Static mappings admit everybody: that is what
-    /// they are for.
+    /// RFC 4787 REQ-8, REQ-8a and RFC 5382 REQ-3, REQ-3a, REQ-3b: may this sender use the mapping? Static
+    /// mappings admit everybody: that is what they are for.
     fn is_admitted(&self, instance: &Instance, mapping: u32, flow: &Flow) -> bool {
         if self.tables.mappings.get(mapping).is_some_and(Mapping::is_static) {
             return true;
@@ -426,7 +426,8 @@ fn may_have_session(instance: &Instance, of_subscriber: u32, of_mapping: u32) ->
     Ok(())
 }
 
-/// RFC 6888 REQ-4, REQ-4a, REQ-4c, REQ-5b: limits on ports and on the rate of new mappings. Takes a creation token when all is well.
+/// RFC 6888 REQ-4, REQ-4a, REQ-4c, REQ-5b: limits on ports and on the rate of new mappings. Takes a
+/// creation token when all is well.
 fn within_limits(
     instance: &Instance,
     subscriber: &mut crate::line::Subscriber,

@@ -56,7 +56,8 @@ impl Nat {
         }
     }
 
-    /// Ends a session, and its mapping (RFC 7857 §11) and subscriber when nothing else holds them. False when there was none.
+    /// Ends a session, and its mapping (RFC 7857 §11) and subscriber when nothing else holds them. False when
+    /// there was none.
     pub(crate) fn end_session(&mut self, id: u32, now_s: u32) -> bool {
         let Some(session) = self.tables.remove_session(id) else { return false };
         self.drop_mapping_if_unused(session.mapping, now_s);

@@ -85,7 +85,8 @@ fn other_settings_touch_no_session() {
     check::empty(&mut w);
 }
 
-/// RFC 4787 REQ-5b: a shorter timeout takes hold of sessions that are there, within half a minute; a longer one saves them.
+/// RFC 4787 REQ-5b: a shorter timeout takes hold of sessions that are there, within half a minute; a longer one
+/// saves them.
 #[test]
 fn changed_timeouts_apply_to_old_sessions() {
     let mut w = world(two_pools());

@@ -52,8 +52,8 @@ fn port_dependent_filter_admits_endpoints_sent_to() {
     assert_eq!(w.udp_in("198.51.100.1:53", outside), Ok(e("10.0.0.1:1000")));
 }
 
-/// RFC 5382 REQ-3, REQ-3a, REQ-3b: TCP's filter is set apart from UDP's; RFC 7857 §6: a filter opened by one protocol is closed to
-/// the other.
+/// RFC 5382 REQ-3, REQ-3a, REQ-3b: TCP's filter is set apart from UDP's; RFC 7857 §6: a filter opened by
+/// one protocol is closed to the other.
 #[test]
 fn filters_of_protocols_are_apart() {
     let mut w = world(filtering(Filtering::EndpointIndependent, Filtering::AddressAndPortDependent));

@@ -51,7 +51,8 @@ fn subscriber_reaches_itself() {
     }
 }
 
-/// RFC 5382 REQ-8, REQ-8a: TCP through a forwarded port, and to a one-to-one address; the server sees the outside source.
+/// RFC 5382 REQ-8, REQ-8a: TCP through a forwarded port, and to a one-to-one address; the server sees the
+/// outside source.
 #[test]
 fn tcp_hairpins_to_static_mappings() {
     for mut w in worlds() {
@@ -84,8 +85,8 @@ fn queries_hairpin() {
     }
 }
 
-/// RFC 5508 REQ-7, REQ-7a, RFC 7857 §12: an error about a hairpinned packet comes back to who sent it, quoting what it sent; the outer
-/// destination is the embedded source.
+/// RFC 5508 REQ-7, REQ-7a, RFC 7857 §12: an error about a hairpinned packet comes back to who sent it, quoting what
+/// it sent; the outer destination is the embedded source.
 #[test]
 fn errors_hairpin() {
     for mut w in worlds() {
