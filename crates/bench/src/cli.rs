@@ -51,6 +51,9 @@ pub struct ForwardArgs {
     /// Seconds to measure
     #[arg(long, default_value_t = 5.0)]
     pub seconds: f64,
+    /// Packets to measure instead of seconds, each worker (rounded up): for runs that can be compared by instructions
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub packets: Option<u64>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -81,13 +84,17 @@ pub fn run(args: BenchArgs, json: bool) -> ExitCode {
         order: if args.order == OrderArg::Random { Order::Random } else { Order::Sequential },
         direction: args.direction,
         seconds: args.seconds,
+        packets: args.packets,
     };
     if !json {
         eprintln!(
-            "filling {} sessions ({} a mapping), then measuring for {} s …",
+            "filling {} sessions ({} a mapping), then measuring for {} …",
             crate::report::grouped(u64::from(spec.sessions)),
             sessions_per_mapping(),
-            spec.seconds
+            match spec.packets {
+                Some(packets) => format!("{} packets", crate::report::grouped(packets)),
+                None => format!("{} s", spec.seconds),
+            }
         );
     }
     match forward(&spec) {

@@ -23,6 +23,8 @@ use crate::world::{self, FarEnds, INSIDE, OUTSIDE};
 const VERIFY_EVERY: u64 = 4_096;
 /// Share of the time that the generator alone is measured.
 const GENERATOR_SHARE: f64 = 0.25;
+/// Share of the time that is not measured, beforehand.
+const WARM_UP_SHARE: f64 = 0.1;
 
 /// What is measured.
 #[derive(Debug, Clone)]
@@ -39,6 +41,25 @@ pub struct ForwardSpec {
     pub direction: Way,
     /// Seconds.
     pub seconds: f64,
+    /// Packets to measure instead of seconds, each worker: the same work in every run.
+    pub packets: Option<u64>,
+}
+
+/// When a run is over.
+#[derive(Debug, Clone, Copy)]
+enum Until {
+    Elapsed(Duration),
+    Packets(u64),
+}
+
+impl ForwardSpec {
+    /// This share of what is to be measured.
+    fn until(&self, share: f64) -> Until {
+        match self.packets {
+            Some(packets) => Until::Packets((packets as f64 * share) as u64),
+            None => Until::Elapsed(Duration::from_secs_f64(self.seconds * share)),
+        }
+    }
 }
 
 /// Which way packets go.
@@ -133,19 +154,16 @@ impl Bench {
         let bytes = self.writer.bytes();
         let Self { worker, pool, writer, subscribers, outside, .. } = self;
         let rx = worker.rx_buffer();
-        for number in numbers.iter() {
-            let Some(mut frame) = pool.alloc() else { break };
+        pool.alloc_burst(rx, numbers.len(), bytes as u16);
+        for (frame, number) in rx.iter_mut().zip(numbers.iter()) {
             let session = session(subscribers, *number);
-            if let Some(room) = frame.append(bytes) {
-                match way {
-                    Way::In => {
-                        let endpoint = outside.get((*number / REMOTES) as usize).copied().unwrap_or_default();
-                        writer.write_in(&session, endpoint, room);
-                    }
-                    Way::Out | Way::Both => writer.write_out(&session, room),
+            match way {
+                Way::In => {
+                    let endpoint = outside.get((*number / REMOTES) as usize).copied().unwrap_or_default();
+                    writer.write_in(&session, endpoint, frame.bytes_mut());
                 }
+                Way::Out | Way::Both => writer.write_out(&session, frame.bytes_mut()),
             }
-            rx.push(frame);
         }
         let offered = rx.len();
         if !route {
@@ -224,13 +242,13 @@ impl Bench {
         let seed = 0xbe7c_0000 + u64::from(self.worker.nat().worker().0);
         let mut chooser = Chooser::new(spec.order, self.sessions, seed);
         let (generated, generator_cycles, _) =
-            self.run(spec, false, spec.seconds * GENERATOR_SHARE, &mut chooser);
+            self.run(spec, false, spec.until(GENERATOR_SHARE), &mut chooser);
         // Caches and predictors get warm with what is measured.
-        self.run(spec, true, (spec.seconds * 0.1).min(0.5), &mut chooser);
+        self.run(spec, true, spec.until(WARM_UP_SHARE), &mut chooser);
         let before = self.worker.accounts().clone();
         self.verified = 0;
         barrier.wait();
-        let (offered, cycles, seconds) = self.run(spec, true, spec.seconds, &mut chooser);
+        let (offered, cycles, seconds) = self.run(spec, true, spec.until(1.0), &mut chooser);
         barrier.wait();
         let accounts = difference(self.worker.accounts(), &before);
         let memory = self.worker.nat().memory();
@@ -249,30 +267,36 @@ impl Bench {
         }
     }
 
-    /// Runs for some seconds: (packets, cycles, seconds).
+    /// Runs for some time or packets: (packets, cycles, seconds).
     fn run(
         &mut self,
         spec: &ForwardSpec,
         route: bool,
-        seconds: f64,
+        until: Until,
         chooser: &mut Chooser,
     ) -> (u64, u64, f64) {
-        let span = Duration::from_secs_f64(seconds);
         let (start, start_cycles) = (Instant::now(), cycles());
         let (mut packets, mut inwards) = (0, spec.direction == Way::In);
         loop {
-            for _ in 0..256 {
+            for _ in 0..BURSTS_A_TURN {
                 let way = if inwards { Way::In } else { Way::Out };
                 packets += self.burst(way, route, BURST_PACKETS_MAX, || chooser.pick()) as u64;
                 inwards = if spec.direction == Way::Both { !inwards } else { inwards };
             }
             self.far.drain();
-            if start.elapsed() >= span {
+            let is_over = match until {
+                Until::Elapsed(span) => start.elapsed() >= span,
+                Until::Packets(enough) => packets >= enough,
+            };
+            if is_over {
                 return (packets, cycles().wrapping_sub(start_cycles), start.elapsed().as_secs_f64());
             }
         }
     }
 }
+
+/// Bursts between two looks at the clock.
+const BURSTS_A_TURN: usize = 256;
 
 const SEED: [u64; 4] = [0x0123_4567, 0x89ab_cdef, 0xfedc_ba98, 0x7654_3210];
 

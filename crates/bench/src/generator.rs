@@ -33,7 +33,7 @@ pub struct Session {
 }
 
 /// The endpoints of session `number` among those of a worker, whose subscribers are `subscribers`.
-#[inline]
+#[inline(always)]
 pub fn session(subscribers: &[u32], number: u32) -> Session {
     let subscriber = (number / SESSIONS_PER_SUBSCRIBER) as usize;
     let within = number % SESSIONS_PER_SUBSCRIBER;
@@ -70,7 +70,7 @@ impl Chooser {
     }
 
     /// The next session's number.
-    #[inline]
+    #[inline(always)]
     pub fn pick(&mut self) -> u32 {
         match self.order {
             Order::Random => (((self.rng.next_u64() >> 32) * u64::from(self.sessions)) >> 32) as u32,
@@ -113,19 +113,17 @@ fn sums(packet: &[u8]) -> (u32, u32) {
     (header, udp)
 }
 
-#[inline]
-fn fold(sum: u32) -> u16 {
+/// The checksum of what was added up, in words of any length (RFC 1071 §2).
+#[inline(always)]
+fn fold(sum: u64) -> u16 {
+    let sum = (sum & 0xffff_ffff) + (sum >> 32);
+    let sum = (sum & 0xffff) + (sum >> 16);
     let sum = (sum & 0xffff) + (sum >> 16);
     !(((sum & 0xffff) + (sum >> 16)) as u16)
 }
 
-#[inline]
-fn halves(address: u32) -> u32 {
-    (address >> 16) + (address & 0xffff)
-}
-
 impl Writer {
-    /// For packets of so many bytes in memory (frame without check sequence), at least [`HEADERS`] + 8.
+    /// For packets of so many bytes in memory (frame without check sequence), at least 60.
     pub fn new(bytes: usize) -> Self {
         let out = template(bytes, INSIDE_MAC, SUBSCRIBER_MAC);
         let into = template(bytes, OUTSIDE_MAC, GATEWAY_MAC);
@@ -139,7 +137,7 @@ impl Writer {
     }
 
     /// A packet from a subscriber.
-    #[inline]
+    #[inline(always)]
     pub fn write_out(&mut self, session: &Session, frame: &mut [u8]) {
         let Self { out, sums, serial, .. } = self;
         *serial = serial.wrapping_add(1);
@@ -148,7 +146,7 @@ impl Writer {
     }
 
     /// A packet to an outside endpoint.
-    #[inline]
+    #[inline(always)]
     pub fn write_in(&mut self, session: &Session, outside: (u32, u16), frame: &mut [u8]) {
         let Self { into, sums, serial, .. } = self;
         *serial = serial.wrapping_add(1);
@@ -156,7 +154,13 @@ impl Writer {
     }
 }
 
-#[inline]
+/// The word behind the identification: not fragmented, TTL 64, UDP.
+const TTL_AND_UDP: u64 = 64 << 8 | 17;
+/// Bytes of a frame written in one go: what a 64-byte frame has in memory.
+const SHORT: usize = 60;
+
+/// Every byte of the packet is written: the template whole, then what differs.
+#[inline(always)]
 fn write(
     template: &[u8],
     (header_sum, udp_sum): (u32, u32),
@@ -165,21 +169,33 @@ fn write(
     to: (u32, u16),
     frame: &mut [u8],
 ) {
-    let Some(frame) = frame.get_mut(..template.len()) else { return };
-    frame.copy_from_slice(template);
-    let Some(head) = frame.first_chunk_mut::<50>() else { return };
-    let identification = serial as u16;
-    let addresses = halves(from.0) + halves(to.0);
-    head[18..20].copy_from_slice(&identification.to_be_bytes());
-    head[24..26].copy_from_slice(&fold(header_sum + addresses + u32::from(identification)).to_be_bytes());
-    head[26..30].copy_from_slice(&from.0.to_be_bytes());
-    head[30..34].copy_from_slice(&to.0.to_be_bytes());
-    head[34..36].copy_from_slice(&from.1.to_be_bytes());
-    head[36..38].copy_from_slice(&to.1.to_be_bytes());
-    head[42..46].copy_from_slice(&serial.to_be_bytes());
-    let udp = udp_sum + addresses + u32::from(from.1) + u32::from(to.1) + halves(serial);
-    let sum = fold(udp);
-    head[40..42].copy_from_slice(&if sum == 0 { 0xffff } else { sum }.to_be_bytes());
+    // A length known beforehand copies in a few instructions.
+    let (Some((short, rest)), Some((from_short, from_rest))) =
+        (frame.split_first_chunk_mut::<SHORT>(), template.split_first_chunk::<SHORT>())
+    else {
+        return;
+    };
+    *short = *from_short;
+    if rest.len() == from_rest.len() && !rest.is_empty() {
+        rest.copy_from_slice(from_rest);
+    }
+    // Whole words are put together in registers: (bytes of the frame, network order).
+    let mut put = |at: usize, word: u64| {
+        // Invariant: callers' offsets are constants, at most 40.
+        short[at..at + 8].copy_from_slice(&word.to_be_bytes());
+    };
+    let (identification, addresses) = (u64::from(serial & 0xffff), u64::from(from.0) + u64::from(to.0));
+    let (source, destination) = (u64::from(from.0), u64::from(to.0));
+    let ports = u64::from(from.1) << 16 | u64::from(to.1);
+    let header = fold(u64::from(header_sum) + addresses + identification);
+    let udp = fold(u64::from(udp_sum) + addresses + ports + u64::from(serial));
+    let udp = if udp == 0 { 0xffff } else { udp };
+    let lengths = [16, 38].map(|at| u64::from(u16::from_be_bytes([from_short[at], from_short[at + 1]])));
+    let [total, udp_length] = lengths;
+    put(16, total << 48 | identification << 32 | TTL_AND_UDP);
+    put(24, u64::from(header) << 48 | source << 16 | destination >> 16);
+    put(32, destination << 48 | ports << 16 | udp_length);
+    put(40, u64::from(udp) << 48 | u64::from(serial) << 16);
 }
 
 #[cfg(test)]

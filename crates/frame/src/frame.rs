@@ -74,6 +74,12 @@ impl Frame {
         FrameParts { data, len, headroom, tailroom, port, cookie }
     }
 
+    /// What the pool takes the buffer back by.
+    #[inline(always)]
+    pub(crate) fn cookie(&self) -> NonNull<u8> {
+        self.cookie
+    }
+
     /// The packet's bytes.
     #[inline(always)]
     pub fn bytes(&self) -> &[u8] {

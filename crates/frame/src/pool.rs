@@ -107,6 +107,36 @@ impl MemPool {
         None
     }
 
+    /// Appends up to `count` frames with packets of `len` bytes (whatever was there before) to `frames`, never beyond its
+    /// capacity, and returns how many: fewer when the pool is exhausted, none when such a packet does not fit a frame.
+    #[inline]
+    pub fn alloc_burst(&mut self, frames: &mut Vec<Frame>, count: usize, len: u16) -> usize {
+        let Some(tailroom) = self.frame_bytes.checked_sub(len) else { return 0 };
+        let count = count.min(frames.capacity() - frames.len());
+        let headroom = self.headroom;
+        let mut taken = 0;
+        while taken < count {
+            if self.stack.is_empty() {
+                match self.refill() {
+                    Some(buffer) => self.stack.push(buffer),
+                    None => break,
+                }
+            }
+            let from = self.stack.len() - (count - taken).min(self.stack.len());
+            taken += self.stack.len() - from;
+            frames.extend(self.stack.drain(from..).rev().map(|buffer| {
+                // SAFETY: the buffer has headroom + frame_bytes bytes, zeroed at birth, and was held by this handle
+                // alone; len and tailroom add up to frame_bytes.
+                unsafe {
+                    let data = buffer.add(headroom as usize);
+                    Frame::from_raw(FrameParts { data, len, headroom, tailroom, port: 0, cookie: buffer })
+                }
+            }));
+        }
+        self.balance.add(taken as i64);
+        taken
+    }
+
     fn over(region: Arc<Region>, stack_max: usize, frame_bytes: u16, headroom: u16) -> MemPool {
         let balance = region.balance();
         let stack = Vec::with_capacity(stack_max);
@@ -165,6 +195,19 @@ impl FramePool for MemPool {
         }
         self.stack.push(buffer);
         self.balance.add(-1);
+    }
+
+    #[inline]
+    fn free_all(&mut self, frames: &mut Vec<Frame>) {
+        let owned = frames.iter().fold(true, |owned, frame| owned & self.region.owns(frame.cookie()));
+        if !owned || self.stack.len() + frames.len() > self.stack_max {
+            frames.drain(..).for_each(|frame| self.free(frame));
+            return;
+        }
+        self.stack.extend(frames.iter().map(Frame::cookie));
+        self.balance.add(-(frames.len() as i64));
+        // A frame has no destructor: its buffer is in the stack now.
+        frames.clear();
     }
 }
 

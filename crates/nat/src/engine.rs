@@ -181,14 +181,21 @@ impl Nat {
         self.tables.hash(flow.session_key(direction))
     }
 
+    /// The same from the words of [`crate::packed_key`].
+    #[inline(always)]
+    #[must_use]
+    pub fn hash_of_key(&self, key: [u64; 2]) -> u64 {
+        self.tables.hash(key)
+    }
+
     /// First fetch: the index bucket.
-    #[inline]
+    #[inline(always)]
     pub fn prefetch_bucket(&self, hash: u64) {
         self.tables.session_index.prefetch(hash);
     }
 
     /// Second fetch: the likely session line, which is returned ([`NONE`] when the bucket has none).
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn prefetch_line(&self, hash: u64) -> u32 {
         let Some(line) = self.tables.session_index.candidate(hash) else { return NONE };

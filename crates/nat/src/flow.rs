@@ -106,6 +106,24 @@ pub const fn session_key(
     ]
 }
 
+/// [`session_key`] from fields as a packet has them: `addresses` is source and destination, `ports` source and
+/// destination port, each in host byte order with the source in the upper half.
+#[inline(always)]
+#[must_use]
+pub const fn packed_key(
+    addresses: u64,
+    ports: u32,
+    vrf: VrfId,
+    proto: Proto,
+    direction: Direction,
+) -> [u64; 2] {
+    let (addresses, ports) = match direction {
+        Direction::Out => (addresses, ports),
+        Direction::In => (addresses.rotate_left(32), ports.rotate_left(16)),
+    };
+    [addresses, (ports as u64) << 32 | (vrf.0 as u64) << 16 | (proto as u64) << 8 | direction as u64]
+}
+
 /// The two words a mapping is found by: its inside endpoint from inside, its outside endpoint from outside.
 /// The protocol is part of it: RFC 7857 §5 for mappings, RFC 7857 §6 for who may send to them.
 #[inline]

@@ -88,6 +88,23 @@ impl Session {
             & (self.proto == flow.proto as u8)
     }
 
+    /// [`Session::key`] without branches on what is stored.
+    #[inline(always)]
+    pub(crate) const fn packed(&self, direction: Direction) -> [u64; 2] {
+        let (ip, port, vrf) = match direction {
+            Direction::Out => (self.inside_ip, self.inside_port, self.inside_vrf),
+            Direction::In => (self.outside_ip, self.outside_port, self.outside_vrf),
+        };
+        [
+            (ip as u64) << 32 | self.remote_ip as u64,
+            (port as u64) << 48
+                | (self.remote_port as u64) << 32
+                | (vrf as u64) << 16
+                | (self.proto as u64) << 8
+                | direction as u64,
+        ]
+    }
+
     pub(crate) const fn key(&self, direction: Direction) -> [u64; 2] {
         let (local, vrf) = match direction {
             Direction::Out => (self.inside(), self.inside_vrf),

@@ -87,7 +87,7 @@ impl Tables {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn hash(&self, key: [u64; 2]) -> u64 {
         self.hasher.hash2(key[0], key[1])
     }

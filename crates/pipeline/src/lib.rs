@@ -8,6 +8,8 @@
 mod background;
 mod burst;
 mod dump;
+mod exits;
+mod express;
 mod forward;
 mod fragments;
 mod local;

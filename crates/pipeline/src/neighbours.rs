@@ -102,6 +102,12 @@ impl Neighbours {
         self.lookup_slow(interface, ip, now)
     }
 
+    /// The MAC address when it is known; asks nobody and remembers nothing.
+    pub(crate) fn known(&self, interface: IfIndex, ip: u32) -> Option<MacAddr> {
+        let line = self.find(interface, ip).and_then(|id| self.lines.get(id))?;
+        line.known.then_some(MacAddr(line.mac))
+    }
+
     fn lookup_slow(&mut self, interface: IfIndex, ip: u32, now: Now) -> Answer {
         let id = match self.find(interface, ip) {
             Some(id) => id,

@@ -243,7 +243,18 @@ impl Plan {
     #[inline]
     #[must_use]
     pub fn route(&self, vrf: VrfId, destination: u32) -> Option<Hop> {
-        let number = self.fibs.get(vrf.index())?.lpm.lookup(destination)?;
+        self.hop(self.hop_number(vrf, destination)?)
+    }
+
+    /// The number of the hop that the route to an address leads to; equal numbers are equal hops.
+    #[inline(always)]
+    pub(crate) fn hop_number(&self, vrf: VrfId, destination: u32) -> Option<u32> {
+        self.fibs.get(vrf.index())?.lpm.lookup(destination)
+    }
+
+    /// The hop of that number.
+    #[inline]
+    pub(crate) fn hop(&self, number: u32) -> Option<Hop> {
         self.hops.get(number as usize).copied()
     }
 
@@ -275,11 +286,11 @@ impl Plan {
     }
 }
 
-/// The six bytes as a number.
+/// The six bytes as a number, the first one lowest.
 #[inline(always)]
 pub(crate) const fn mac_number(mac: [u8; 6]) -> u64 {
     let [a, b, c, d, e, f] = mac;
-    u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+    u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
 }
 
 /// The way through the NAT from an interface of this side.

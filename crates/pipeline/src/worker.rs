@@ -10,6 +10,7 @@ use carrack_tables::{ArenaError, KeyedHasher, PagePreference, cycles};
 
 use crate::burst::{Burst, Fate, Handover, Meta, Resume};
 use crate::dump::Dumps;
+use crate::express::{Entry, Lane};
 use crate::fragments::{Fragments, Outcome};
 use crate::mailbox::{CapturePoint, Command, Event, PacketSlot, TraceOutcome};
 use crate::neighbours::Neighbours;
@@ -60,6 +61,7 @@ pub struct Worker {
     pub(crate) neighbour_gone: Vec<(IfIndex, u32)>,
     rx: Vec<Frame>,
     burst: Option<Box<Burst>>,
+    lane: Option<Box<Lane>>,
 }
 
 impl Worker {
@@ -106,6 +108,7 @@ impl Worker {
             neighbour_gone: Vec::with_capacity(1_024),
             rx: Vec::with_capacity(BURST_PACKETS_MAX),
             burst: Some(Box::new(Burst::new())),
+            lane: Some(Box::new(Lane::new())),
             plan,
         })
     }
@@ -120,25 +123,36 @@ impl Worker {
         if self.rx.is_empty() {
             return;
         }
-        // Invariant: the burst is only away during `process` and `take_handovers`, which do not nest.
-        let Some(mut burst) = self.burst.take() else { return };
-        for frame in self.rx.drain(..) {
-            self.accounts.rx += 1;
-            self.accounts.rx_bytes += frame.len() as u64;
-            // Invariant: the receive buffer holds no more than a burst.
-            if let Err(frame) = burst.push_received(frame) {
-                self.accounts.drop_n(Reason::FramePoolEmpty, 1);
-                self.dead.push(frame);
-            }
-        }
+        // Invariant: burst and lane are only away during `process` and `take_handovers`, which do not nest.
+        let (Some(mut burst), Some(mut lane)) = (self.burst.take(), self.lane.take()) else { return };
+        let mut rx = std::mem::take(&mut self.rx);
+        self.accounts.rx += rx.len() as u64;
+        self.accounts.rx_bytes += rx.iter().map(|frame| frame.len() as u64).sum::<u64>();
         let sampled = self.stats.bursts.is_multiple_of(SAMPLE_EVERY);
-        self.stats.count_burst(burst.len);
-        self.run(&mut burst, port, sampled, now, pool);
-        self.burst = Some(burst);
+        self.stats.count_burst(rx.len());
+        let watched = self.taps.capturing || self.taps.tracing;
+        match self.plan.common(port) {
+            Some(common) if common.direction.is_some() && !watched && rx.len() <= BURST_PACKETS_MAX => {
+                self.express(&mut lane, &mut rx, &mut burst, &Entry { common, port, sampled, now }, pool);
+            }
+            _ => rx.drain(..).for_each(|frame| self.leave(frame, &mut burst)),
+        }
+        if burst.len > 0 {
+            self.run(&mut burst, port, sampled, now, pool);
+        }
+        (self.burst, self.lane, self.rx) = (Some(burst), Some(lane), rx);
     }
 
-    /// THE list of stages. Each takes the whole burst; a packet that ended is skipped by the later ones.
-    fn run(&mut self, burst: &mut Burst, port: PortId, sampled: bool, now: Now, pool: &mut dyn FramePool) {
+    /// THE list of stages. Each takes the whole burst; a packet that ended is skipped by the later ones. Common packets
+    /// of known sessions do not come here: `express` has them done with before.
+    pub(crate) fn run(
+        &mut self,
+        burst: &mut Burst,
+        port: PortId,
+        sampled: bool,
+        now: Now,
+        pool: &mut dyn FramePool,
+    ) {
         let mut clock = StageClock::start(sampled, burst.len);
         self.parse(burst, port, now);
         clock.lap(&mut self.stats, Stage::Parse);
@@ -486,18 +500,18 @@ fn reverse_path_holds(plan: &Plan, meta: &Meta) -> bool {
 }
 
 /// Measures the stages of a sampled burst.
-struct StageClock {
+pub(crate) struct StageClock {
     last: u64,
     packets: usize,
 }
 
 impl StageClock {
-    fn start(sampled: bool, packets: usize) -> Option<Self> {
+    pub(crate) fn start(sampled: bool, packets: usize) -> Option<Self> {
         sampled.then(|| Self { last: cycles(), packets })
     }
 }
 
-trait Lap {
+pub(crate) trait Lap {
     fn lap(&mut self, stats: &mut WorkerStats, stage: Stage);
 }
 

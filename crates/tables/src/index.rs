@@ -104,7 +104,7 @@ impl Index {
     }
 
     /// The line most likely to be the hash's, by its tag alone: to prefetch it, not to trust it.
-    #[inline]
+    #[inline(always)]
     pub fn candidate(&self, hash: u64) -> Option<u32> {
         let tag = tag_of(hash);
         let home = self.primary(hash);
@@ -116,6 +116,11 @@ impl Index {
         if bucket.overflow == 0 {
             return None;
         }
+        self.candidate_away(home, tag)
+    }
+
+    #[inline(never)]
+    fn candidate_away(&self, home: usize, tag: u16) -> Option<u32> {
         let bucket = self.bucket(self.other(home, tag));
         let matches = bucket.matches(tag | AWAY);
         (matches != 0).then(|| bucket.line(matches.trailing_zeros()))

@@ -79,7 +79,7 @@ impl Lpm4 {
     }
 
     /// The value of the longest prefix that holds the address (in host byte order).
-    #[inline]
+    #[inline(always)]
     pub fn lookup(&self, ip: u32) -> Option<u32> {
         let mut entry = self.root[(ip >> 16) as u16 as usize];
         if entry & CHILD != 0 {

@@ -1,0 +1,204 @@
+//! The express lane does to a packet what the general stages do, and keeps the packets' order.
+
+mod common;
+
+use carrack_base::{IfIndex, Now, PortId, Reason};
+use carrack_frame::FramePool;
+use carrack_nat::Rng;
+use carrack_pipeline::mailbox::{Capture, CaptureSlot, Command, PacketFilter};
+use carrack_wire::checksum;
+use carrack_wire::tcp::flag;
+use common::*;
+
+const HOSTS: [&str; 3] = ["10.0.0.5", "10.0.0.6", "10.0.0.7"];
+const REMOTES: [&str; 4] = ["198.51.100.7:80", "192.88.99.1:443", "192.88.99.2:53", "203.0.113.9:80"];
+
+/// A capture of an interface that does not exist: it sees nothing and keeps every packet out of the express lane.
+fn watch(world: &mut World) -> rtrb::Consumer<CaptureSlot> {
+    let (slots, reader) = rtrb::RingBuffer::new(16);
+    let filter = PacketFilter { interface: Some(IfIndex(99)), ..PacketFilter::default() };
+    let capture = Capture { filter, rx: true, tx: true, drops: true, packets_max: 1, slots };
+    assert!(world.ends[0].commands.push(Command::Capture(capture)).is_ok());
+    world.turn();
+    reader
+}
+
+/// One burst into worker 0; everything that left, by port, byte for byte.
+fn run(world: &mut World, port: u16, frames: &[Vec<u8>]) -> Vec<(u16, Vec<u8>)> {
+    let World { workers, pool, now, .. } = world;
+    let worker = &mut workers[0];
+    for frame in frames {
+        worker.rx_buffer().push(pool.alloc_copy(frame).unwrap());
+    }
+    worker.process(*now, PortId(port), pool);
+    worker.background(*now, pool);
+    assert_eq!(worker.accounts().balance(), 0);
+    let mut sent = vec![];
+    for port in 0..3 {
+        let mut queue: Vec<_> = worker.tx(PortId(port)).unwrap().drain(..).collect();
+        sent.extend(queue.iter().map(|frame| (port, frame.bytes().to_vec())));
+        pool.free_all(&mut queue);
+    }
+    worker.done(pool);
+    sent
+}
+
+/// What the router itself says comes last: it says it at the end of a burst, or of a part of one.
+fn ours_last(sent: &[(u16, Vec<u8>)]) -> Vec<&(u16, Vec<u8>)> {
+    let is_ours = |frame: &[u8]| frame[23] == 1 && matches!(frame[34], 3 | 11);
+    let (ours, others): (Vec<_>, Vec<_>) = sent.iter().partition(|(_, frame)| is_ours(frame));
+    others.into_iter().chain(ours).collect()
+}
+
+fn forge(frame: &mut [u8]) {
+    frame[24..26].fill(0);
+    let sum = checksum::checksum(&frame[14..34]);
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// A packet of one of a few flows, mostly in order, sometimes damaged in any of its first bytes.
+fn any_packet(rng: &mut Rng, port: u16, endpoints: &[(u32, u16)]) -> Vec<u8> {
+    let tcp_flags =
+        [flag::ACK, flag::ACK, flag::ACK | flag::PSH, flag::SYN, flag::FIN | flag::ACK, flag::RST];
+    let bits = tcp_flags[rng.below(tcp_flags.len())];
+    let (host, remote) = (HOSTS[rng.below(HOSTS.len())], REMOTES[rng.below(REMOTES.len())]);
+    let inside = format!("{host}:{}", 1_000 + rng.below(3));
+    let (src, dst) = match port {
+        IN => (inside, remote.to_owned()),
+        _ if endpoints.is_empty() => (remote.to_owned(), format!("{POOL}:2000")),
+        _ => {
+            let (ip, port) = endpoints[rng.below(endpoints.len())];
+            (remote.to_owned(), format!("{}:{port}", std::net::Ipv4Addr::from(ip)))
+        }
+    };
+    let mut frame = match rng.below(8) {
+        0..4 => udp(port, &src, &dst),
+        4..7 => tcp(port, &src, &dst, bits),
+        _ => ping(port, e(&src).0, e(&dst).0),
+    };
+    frame.resize(frame.len().max(60), 0);
+    if rng.below(3) == 0 {
+        let at = rng.below(54);
+        frame[at] ^= 1 << rng.below(8);
+        if rng.below(2) == 0 {
+            forge(&mut frame);
+        }
+    }
+    match rng.below(16) {
+        0 => frame.truncate(rng.below(60)),
+        1 => frame.extend(vec![7; rng.below(1_700)]),
+        2 => {
+            frame[22] = rng.below(3) as u8;
+            forge(&mut frame);
+        }
+        3 => {
+            frame[40..42].fill(0);
+        }
+        _ => {}
+    }
+    frame
+}
+
+/// RFC 4787 REQ-1, REQ-9, RFC 5382 REQ-1: whichever way a packet takes through the program.
+#[test]
+fn express_lane_and_general_stages_send_the_same_bytes_in_the_same_order() {
+    for seed in 1..=6 {
+        let mut rng = Rng::new(seed);
+        let (mut fast, mut general) = (world(), world());
+        let mut reader = watch(&mut general);
+        let (mut endpoints, mut sent) = (vec![], 0);
+        for step in 0..300 {
+            let port = if step % 3 == 2 { OUT } else { IN };
+            let count = 1 + rng.below(64);
+            let frames: Vec<_> = (0..count).map(|_| any_packet(&mut rng, port, &endpoints)).collect();
+            let (got, wanted) = (run(&mut fast, port, &frames), run(&mut general, port, &frames));
+            let (got_sent, wanted_sent) = (ours_last(&got), ours_last(&wanted));
+            if let Some(at) = got_sent.iter().zip(&wanted_sent).position(|(a, b)| a != b) {
+                panic!("seed {seed}, step {step}, packet {at}: {:?} for {:?}", got_sent[at], wanted_sent[at]);
+            }
+            assert_eq!(got_sent.len(), wanted_sent.len(), "seed {seed}, step {step}");
+            for (to, frame) in &got {
+                if *to == OUT && frame.len() >= 36 && (frame[23] == 6 || frame[23] == 17) {
+                    let head = frame.first_chunk::<36>().unwrap();
+                    let endpoint = (
+                        u32::from_be_bytes([head[26], head[27], head[28], head[29]]),
+                        u16::from_be_bytes([head[34], head[35]]),
+                    );
+                    if endpoint.0 == ip(POOL) && !endpoints.contains(&endpoint) {
+                        endpoints.push(endpoint);
+                    }
+                }
+            }
+            sent += got.len();
+            if step % 10 == 0 {
+                fast.now = fast.now.plus_ns(1_000_000_000);
+                general.now = fast.now;
+            }
+        }
+        for world in [&mut fast, &mut general] {
+            // Damaged packets that are still held end here, where no judge looks at what is said of them.
+            for _ in 0..200 {
+                world.now = world.now.plus_ns(100_000_000);
+                run(world, IN, &[]);
+            }
+        }
+        assert!(reader.pop().is_err());
+        assert_eq!(fast.workers[0].accounts(), general.workers[0].accounts());
+        assert_eq!(fast.sessions(), general.sessions());
+        assert!(sent > 3_000, "{sent} packets are too few to say anything");
+        while [&mut fast, &mut general].into_iter().any(|w| w.ends[0].punts.pop().is_ok()) {}
+    }
+}
+
+#[test]
+fn packets_of_known_and_new_sessions_leave_in_the_order_they_came() {
+    let mut world = world();
+    let frame = |n: u16| udp(IN, &format!("10.0.0.5:{}", 1_000 + n), "192.88.99.1:443");
+    let known: Vec<_> = (0..32).filter(|n| n % 3 == 0).map(frame).collect();
+    let before = world.burst(IN, &known);
+    assert_eq!(before.len(), known.len());
+    let all: Vec<_> = (0..32).map(frame).collect();
+    let sent = world.burst(IN, &all);
+    // Ports are given out in order of asking, so the payload cannot tell; the flows' known ports do.
+    let ports = |sent: &[Sent]| sent.iter().map(Sent::src).collect::<Vec<_>>();
+    let again = ports(&world.burst(IN, &all));
+    assert_eq!(ports(&sent), again);
+    let every_third: Vec<_> = again.iter().step_by(3).cloned().collect();
+    assert_eq!(ports(&before), every_third);
+}
+
+#[test]
+fn session_of_an_express_packet_is_refreshed() {
+    let mut world = world();
+    let frame = udp(IN, "10.0.0.5:1000", "192.88.99.1:443");
+    world.pass(IN, &frame);
+    for _ in 0..6 {
+        world.wait_ms(100_000);
+        world.pass(IN, &frame);
+    }
+    assert_eq!(world.sessions(), 1);
+}
+
+#[test]
+fn a_full_transmit_queue_is_a_counted_drop() {
+    let mut world = world();
+    let frame = udp(IN, "10.0.0.5:1000", "192.88.99.1:443");
+    world.pass(IN, &frame);
+    let World { workers, pool, now, .. } = &mut world;
+    let worker = &mut workers[0];
+    for _ in 0..9 {
+        for _ in 0..64 {
+            worker.rx_buffer().push(pool.alloc_copy(&frame).unwrap());
+        }
+        worker.process(*now, PortId(IN), pool);
+        worker.done(pool);
+    }
+    let full = carrack_pipeline::TX_QUEUE_PACKETS;
+    assert_eq!(worker.accounts().drops[Reason::TxQueueFull as usize], 9 * 64 - full as u64);
+    assert_eq!(worker.accounts().balance(), 0);
+    worker.background(Now::from_s(1_001), pool);
+    let mut queue: Vec<_> = worker.tx(PortId(OUT)).unwrap().drain(..).collect();
+    assert_eq!(queue.len(), full);
+    pool.free_all(&mut queue);
+    world.new_drops();
+}
