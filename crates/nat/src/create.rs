@@ -272,7 +272,14 @@ impl Nat {
         let mapping = match self.tables.find_mapping(outside, flow.vrf, flow.proto, Direction::In) {
             Some(mapping) => Some(mapping),
             None => self.one_to_one_in(instance, what, flow, outside, now).map_err(|reason| {
-                self.note_refusal(instance.id.index(), flow.src, reason);
+                // RFC 6888 REQ-12: events name the subscriber, never the far end.
+                let inside = match what {
+                    Outside::OneToOne { inside_minus_outside, .. } => {
+                        outside.ip.wrapping_add(inside_minus_outside)
+                    }
+                    _ => 0,
+                };
+                self.note_refusal(instance.id.index(), inside, reason);
                 Verdict::Drop(reason)
             })?,
         };
