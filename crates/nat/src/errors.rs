@@ -35,7 +35,7 @@ impl Nat {
         };
         let hash = self.hash(&inner, direction);
         let Some((session, line)) = self.session_of_error(hash, &inner, direction) else {
-            let untranslated = direction == Direction::Out && self.is_untranslated(&inner, routed_outside);
+            let untranslated = direction == Direction::Out && self.is_untranslated(flow, &inner, routed_outside);
             return if untranslated { Verdict::Untouched } else { Verdict::Drop(Reason::NatIcmpNoSession) };
         };
         let sender = match direction {
@@ -53,15 +53,21 @@ impl Nat {
         Verdict::Translated { line, created: false, vrf, hairpin }
     }
 
-    /// Was a packet to this inside endpoint never translated, so that an error about it travels as it is (RFC 6888
-    /// REQ-6)? Its source is exempt, or is no outside address at all.
-    fn is_untranslated(&self, inner: &Flow, routed_outside: impl FnOnce(VrfId, u32) -> bool) -> bool {
-        let instance =
-            self.directory.instance_of_inside(inner.vrf, inner.src).and_then(|id| self.instance(id));
-        let Some(instance) = instance else { return true };
+    /// May an error from inside about a packet of no session travel as it is (RFC 6888 REQ-6)? Only where any packet
+    /// may that is not translated: to an exempt destination, or where nothing outside is. What the error says it is
+    /// about proves nothing, so its own destination decides.
+    fn is_untranslated(
+        &self,
+        flow: &Flow,
+        inner: &Flow,
+        routed_outside: impl FnOnce(VrfId, u32) -> bool,
+    ) -> bool {
+        let of = |address| self.directory.instance_of_inside(flow.vrf, address);
+        let instance = of(inner.src).or_else(|| of(flow.src)).and_then(|id| self.instance(id));
+        let Some(instance) = instance else { return !routed_outside(flow.vrf, flow.dst) };
         let vrf = instance.outside_vrf;
-        is_exempt(instance, inner.dst)
-            || (self.directory.outside(vrf, inner.dst).is_none() && !routed_outside(vrf, inner.dst))
+        is_exempt(instance, flow.dst)
+            || (self.directory.outside(vrf, flow.dst).is_none() && !routed_outside(vrf, flow.dst))
     }
 
     /// RFC 5508 REQ-5c: the outer source of an error from inside is the sender's own one-to-one address when it has

@@ -136,6 +136,24 @@ fn errors_from_inside_leave_with_the_mappings_address() {
     }
 }
 
+/// What an error says it is about proves nothing: untranslated it leaves only where any packet may (RFC 6888 REQ-6).
+#[test]
+fn a_made_up_error_from_inside_shows_no_inside_address_outside() {
+    let mut world = world();
+    let about = [
+        udp(OUT, "10.0.0.5:1000", "198.51.100.41:80"),
+        udp(OUT, "203.0.113.9:53", "10.0.0.5:1000"),
+        udp(OUT, "8.8.8.8:53", "172.16.0.5:1000"),
+    ];
+    for frame in &about {
+        let error = icmp_error(IN, "10.0.0.5", "198.51.100.7", 3, 1, &frame[14..]);
+        world.dropped(IN, &error, Reason::NatIcmpNoSession);
+    }
+    // About a packet of an exempt remote, and to it.
+    let sent = world.pass(IN, &icmp_error(IN, "10.0.0.5", "203.0.113.9", 3, 3, &about[1][14..]));
+    assert_eq!(sent.addresses().0, "10.0.0.5");
+}
+
 /// RFC 5382 REQ-4: silent for 6 s, then told by the router.
 #[test]
 fn an_unsolicited_syn_is_answered_after_six_seconds() {
