@@ -56,9 +56,8 @@ pub(crate) fn translate(session: &Session, flow: &Flow, direction: Direction, fr
         Direction::In => (session.inside_ip, session.inside_port, l3_delta.negated(), l4_delta.negated()),
     };
     let packet = frame.get_mut(usize::from(flow.l3)..).unwrap_or(&mut []);
-    let common = flow.kind == Kind::Whole
-        && flow.l4 == flow.l3 + 20
-        && matches!(flow.proto, Proto::Tcp | Proto::Udp);
+    let common =
+        flow.kind == Kind::Whole && flow.l4 == flow.l3 + 20 && matches!(flow.proto, Proto::Tcp | Proto::Udp);
     if let Some(head) = packet.first_chunk_mut::<COMMON_BYTES>()
         && common
     {
