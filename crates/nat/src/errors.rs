@@ -35,7 +35,8 @@ impl Nat {
         };
         let hash = self.hash(&inner, direction);
         let Some((session, line)) = self.session_of_error(hash, &inner, direction) else {
-            let untranslated = direction == Direction::Out && self.is_untranslated(flow, &inner, routed_outside);
+            let untranslated =
+                direction == Direction::Out && self.is_untranslated(flow, &inner, routed_outside);
             return if untranslated { Verdict::Untouched } else { Verdict::Drop(Reason::NatIcmpNoSession) };
         };
         let sender = match direction {

@@ -106,7 +106,7 @@ pub const fn session_key(
     ]
 }
 
-/// [`session_key`] from fields as a packet has them: `addresses` is source and destination, `ports` source and
+/// `session_key` from fields as a packet has them: `addresses` is source and destination, `ports` source and
 /// destination port, each in host byte order with the source in the upper half.
 #[inline(always)]
 #[must_use]

@@ -15,7 +15,7 @@ const DSCP_MASK: u8 = 0xfc;
 /// What went wrong with the original packet. There is no source quench (RFC 5508 REQ-10c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorMessage {
-    /// Destination unreachable with one of the codes of [`unreachable`] but "fragmentation needed".
+    /// Destination unreachable with one of the codes of [`mod@unreachable`] but "fragmentation needed".
     Unreachable {
         /// The code.
         code: u8,
