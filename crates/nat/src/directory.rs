@@ -9,6 +9,9 @@ use crate::flow::subscriber_key;
 use crate::policy::{Assignment, Instance, NatPolicy, StaticRule};
 use crate::slices::Slices;
 
+/// Tells the hash for steering from those for tables.
+const STEERING: u64 = 0x7374_6565 << 32;
+
 /// What an outside address is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outside {
@@ -203,9 +206,11 @@ impl Directory {
         if self.workers == 1 {
             return WorkerId(0);
         }
+        // Not the hash that the subscriber's index entry is found by: a worker's subscribers would all share its high
+        // bits, and crowd into as small a part of their index.
         let [a, b] = subscriber_key(ip, vrf);
+        let hash = self.hasher.hash2(a, b ^ STEERING);
         // High bits of a product: the hash's share of the workers.
-        let hash = self.hasher.hash2(a, b);
         WorkerId(((u128::from(hash) * u128::from(self.workers)) >> 64) as u8)
     }
 
@@ -260,4 +265,24 @@ pub(crate) fn one_to_one_of(instance: &Instance, inside_ip: u32) -> Option<u32> 
 #[must_use]
 pub(crate) fn is_exempt(instance: &Instance, remote: u32) -> bool {
     instance.exempt.iter().any(|prefix| prefix.contains(remote))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Capacity;
+    use crate::tables::Tables;
+    use carrack_tables::PagePreference;
+
+    #[test]
+    fn a_worker_of_several_can_fill_its_subscriber_table() {
+        let hasher = KeyedHasher::new([1, 2, 3, 4]);
+        let directory = Directory::new(&NatPolicy::default(), 2, hasher.clone());
+        let capacity = Capacity { sessions: 64, mappings: 64, subscribers: 4_096, ..Capacity::default() };
+        let mut tables = Tables::new(capacity, hasher, PagePreference::Small).unwrap();
+        let mine = (0x0a00_0000..).filter(|ip| directory.owner_of_inside(VrfId(0), *ip) == WorkerId(0));
+        for ip in mine.take(4_096) {
+            assert!(tables.add_subscriber(ip, VrfId(0), InstanceId(0)).is_ok());
+        }
+    }
 }

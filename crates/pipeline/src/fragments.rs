@@ -131,7 +131,9 @@ impl Fragments {
     /// The worker that brings a datagram's fragments together.
     pub(crate) fn home(&self, meta: &Meta, frame: &[u8], workers: u8) -> u8 {
         let Some(key) = key_of(meta, frame) else { return 0 };
-        ((u128::from(self.hash(key)) * u128::from(workers)) >> 64) as u8
+        // Not the hash of the table: a worker's datagrams would crowd into a part of their index.
+        let hash = self.hasher.hash2(key[0], !key[1]);
+        ((u128::from(hash) * u128::from(workers)) >> 64) as u8
     }
 
     fn hash(&self, key: [u64; 2]) -> u64 {
