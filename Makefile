@@ -37,8 +37,8 @@ docs: setup ## write the generated pages anew, then build the Rust documentation
 fuzz: setup ## every fuzz target for SECONDS each (default 60)
 	@bash scripts/fuzz $(or $(SECONDS),60)
 
-soak: setup ## long randomised tests: CASES per property (default 20000)
-	@$(CARGO) test --release --workspace --locked --lib --tests -- --include-ignored --skip network
+soak: setup ## all tests optimised, with SEEDS simulated networks (default 2000)
+	@export CARRACK_SIMULATIONS=$(or $(SEEDS),2000); $(CARGO) test --release --workspace --locked --lib --tests -- --include-ignored --skip network
 
 clean: ## remove what was built
 	@$(CARGO) clean
