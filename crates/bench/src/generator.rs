@@ -1,6 +1,5 @@
 //! Packets computed from a number: no tables on the way out, one small table on the way in.
 
-use carrack_nat::Rng;
 use carrack_wire::checksum;
 use carrack_wire::ethernet::MacAddr;
 
@@ -58,7 +57,7 @@ pub enum Order {
 /// Chooses sessions.
 pub struct Chooser {
     order: Order,
-    rng: Rng,
+    state: u64,
     next: u32,
     sessions: u32,
 }
@@ -66,14 +65,22 @@ pub struct Chooser {
 impl Chooser {
     /// Over sessions 0 to `sessions` - 1.
     pub fn new(order: Order, sessions: u32, seed: u64) -> Self {
-        Self { order, rng: Rng::new(seed), next: 0, sessions }
+        Self { order, state: seed, next: 0, sessions }
     }
 
     /// The next session's number.
     #[inline(always)]
     pub fn pick(&mut self) -> u32 {
         match self.order {
-            Order::Random => (((self.rng.next_u64() >> 32) * u64::from(self.sessions)) >> 32) as u32,
+            Order::Random => {
+                // A linear congruential generator (Knuth's constants): its upper half is random enough to defeat every
+                // cache and prefetcher, at the cost of one multiplication.
+                self.state = self
+                    .state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                (((self.state >> 32) * u64::from(self.sessions)) >> 32) as u32
+            }
             Order::Sequential => {
                 let number = self.next;
                 self.next = if number + 1 == self.sessions { 0 } else { number + 1 };
@@ -83,119 +90,121 @@ impl Chooser {
     }
 }
 
-/// Writes UDP packets from templates; every packet has its own addresses, ports, identification and payload, and
-/// right checksums.
+/// Writes UDP packets; every packet has its own addresses, ports, identification and payload, and right checksums.
 pub struct Writer {
-    out: Vec<u8>,
-    into: Vec<u8>,
-    /// Sums over what never changes, per direction: IPv4 header, UDP with pseudo-header.
-    sums: [(u32, u32); 2],
+    out: Template,
+    into: Template,
     serial: u32,
 }
 
-fn template(length: usize, to: MacAddr, from: MacAddr) -> Vec<u8> {
-    let mut packet = vec![0; length];
-    packet[0..6].copy_from_slice(&to.0);
-    packet[6..12].copy_from_slice(&from.0);
-    packet[12..14].copy_from_slice(&[0x08, 0x00]);
-    packet[14] = 0x45;
-    packet[16..18].copy_from_slice(&((length - 14) as u16).to_be_bytes());
-    packet[22] = 64;
-    packet[23] = 17;
-    packet[38..40].copy_from_slice(&((length - 34) as u16).to_be_bytes());
-    packet
+/// What all packets of one direction have in common. Words are eight bytes of the frame, network order.
+struct Template {
+    /// The whole packet with everything zero that differs.
+    bytes: Vec<u8>,
+    /// Bytes 0 to 15: link header, version, TOS.
+    link: [u64; 2],
+    /// Bytes 16 to 23: total length, and behind the identification TTL and protocol.
+    lengths: u64,
+    udp_length: u64,
+    /// Sums over what never changes: IPv4 header, UDP with pseudo-header.
+    header_sum: u64,
+    udp_sum: u64,
 }
 
-fn sums(packet: &[u8]) -> (u32, u32) {
-    let udp_length = (packet.len() - 34) as u32;
-    let header = u32::from(!checksum::checksum(&packet[14..34]));
-    let udp = u32::from(!checksum::checksum(&packet[34..])) + 17 + udp_length;
-    (header, udp)
+impl Template {
+    fn new(length: usize, to: MacAddr, from: MacAddr) -> Self {
+        let mut packet = vec![0; length];
+        packet[0..6].copy_from_slice(&to.0);
+        packet[6..12].copy_from_slice(&from.0);
+        packet[12..14].copy_from_slice(&[0x08, 0x00]);
+        packet[14] = 0x45;
+        packet[16..18].copy_from_slice(&((length - 14) as u16).to_be_bytes());
+        packet[22] = 64;
+        packet[23] = 17;
+        packet[38..40].copy_from_slice(&((length - 34) as u16).to_be_bytes());
+        let udp_length = (length - 34) as u64;
+        let word = |at: usize| packet[at..at + 8].iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        Self {
+            link: [word(0), word(8)],
+            lengths: word(16),
+            udp_length,
+            header_sum: u64::from(!checksum::checksum(&packet[14..34])),
+            udp_sum: u64::from(!checksum::checksum(&packet[34..])) + 17 + udp_length,
+            bytes: packet,
+        }
+    }
 }
 
-/// The checksum of what was added up, in words of any length (RFC 1071 §2).
+/// The checksum of what was added up, in words of any length (RFC 1071 §2): halves added to each other the other way
+/// round have their sum, carry included, in the upper half.
 #[inline(always)]
-fn fold(sum: u64) -> u16 {
-    let sum = (sum & 0xffff_ffff) + (sum >> 32);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    !(((sum & 0xffff) + (sum >> 16)) as u16)
+fn fold(sum: u64) -> u64 {
+    let sum = (sum.wrapping_add(sum.rotate_right(32)) >> 32) as u32;
+    u64::from(!(sum.wrapping_add(sum.rotate_right(16)) >> 16) as u16)
 }
 
 impl Writer {
     /// For packets of so many bytes in memory (frame without check sequence), at least 60.
     pub fn new(bytes: usize) -> Self {
-        let out = template(bytes, INSIDE_MAC, SUBSCRIBER_MAC);
-        let into = template(bytes, OUTSIDE_MAC, GATEWAY_MAC);
-        let sums = [sums(&out), sums(&into)];
-        Self { out, into, sums, serial: 0 }
+        let out = Template::new(bytes, INSIDE_MAC, SUBSCRIBER_MAC);
+        let into = Template::new(bytes, OUTSIDE_MAC, GATEWAY_MAC);
+        Self { out, into, serial: 0 }
     }
 
     /// Bytes of each packet in memory.
     pub fn bytes(&self) -> usize {
-        self.out.len()
+        self.out.bytes.len()
     }
 
     /// A packet from a subscriber.
     #[inline(always)]
     pub fn write_out(&mut self, session: &Session, frame: &mut [u8]) {
-        let Self { out, sums, serial, .. } = self;
-        *serial = serial.wrapping_add(1);
+        self.serial = self.serial.wrapping_add(1);
         let (from, to) = ((session.inside, session.port), (session.remote, session.remote_port));
-        write(out, sums[0], *serial, from, to, frame);
+        write(&self.out, self.serial, from, to, frame);
     }
 
     /// A packet to an outside endpoint.
     #[inline(always)]
     pub fn write_in(&mut self, session: &Session, outside: (u32, u16), frame: &mut [u8]) {
-        let Self { into, sums, serial, .. } = self;
-        *serial = serial.wrapping_add(1);
-        write(into, sums[1], *serial, (session.remote, session.remote_port), outside, frame);
+        self.serial = self.serial.wrapping_add(1);
+        write(&self.into, self.serial, (session.remote, session.remote_port), outside, frame);
     }
 }
 
-/// The word behind the identification: not fragmented, TTL 64, UDP.
-const TTL_AND_UDP: u64 = 64 << 8 | 17;
-/// Bytes of a frame written in one go: what a 64-byte frame has in memory.
+/// Bytes of a frame put together in registers: what a 64-byte frame has in memory.
 const SHORT: usize = 60;
 
-/// Every byte of the packet is written: the template whole, then what differs.
+/// Every byte of the packet is written: a short one from registers, the rest of a longer one from the template.
 #[inline(always)]
-fn write(
-    template: &[u8],
-    (header_sum, udp_sum): (u32, u32),
-    serial: u32,
-    from: (u32, u16),
-    to: (u32, u16),
-    frame: &mut [u8],
-) {
-    // A length known beforehand copies in a few instructions.
-    let (Some((short, rest)), Some((from_short, from_rest))) =
-        (frame.split_first_chunk_mut::<SHORT>(), template.split_first_chunk::<SHORT>())
-    else {
-        return;
-    };
-    *short = *from_short;
-    if rest.len() == from_rest.len() && !rest.is_empty() {
+fn write(template: &Template, serial: u32, from: (u32, u16), to: (u32, u16), frame: &mut [u8]) {
+    let Some((short, rest)) = frame.split_first_chunk_mut::<SHORT>() else { return };
+    if !rest.is_empty()
+        && let Some(from_rest) = template.bytes.get(SHORT..)
+        && rest.len() == from_rest.len()
+    {
         rest.copy_from_slice(from_rest);
     }
-    // Whole words are put together in registers: (bytes of the frame, network order).
     let mut put = |at: usize, word: u64| {
-        // Invariant: callers' offsets are constants, at most 40.
+        // Invariant: callers' offsets are constants, at most 52.
         short[at..at + 8].copy_from_slice(&word.to_be_bytes());
     };
-    let (identification, addresses) = (u64::from(serial & 0xffff), u64::from(from.0) + u64::from(to.0));
+    let (identification, serial) = (u64::from(serial & 0xffff), u64::from(serial));
     let (source, destination) = (u64::from(from.0), u64::from(to.0));
     let ports = u64::from(from.1) << 16 | u64::from(to.1);
-    let header = fold(u64::from(header_sum) + addresses + identification);
-    let udp = fold(u64::from(udp_sum) + addresses + ports + u64::from(serial));
+    let addresses = source + destination;
+    let header = fold(template.header_sum + addresses + identification);
+    let udp = fold(template.udp_sum + addresses + ports + serial);
+    // RFC 768: a computed 0 is sent as 0xffff.
     let udp = if udp == 0 { 0xffff } else { udp };
-    let lengths = [16, 38].map(|at| u64::from(u16::from_be_bytes([from_short[at], from_short[at + 1]])));
-    let [total, udp_length] = lengths;
-    put(16, total << 48 | identification << 32 | TTL_AND_UDP);
-    put(24, u64::from(header) << 48 | source << 16 | destination >> 16);
-    put(32, destination << 48 | ports << 16 | udp_length);
-    put(40, u64::from(udp) << 48 | u64::from(serial) << 16);
+    put(0, template.link[0]);
+    put(8, template.link[1]);
+    put(16, template.lengths | identification << 32);
+    put(24, header << 48 | source << 16 | destination >> 16);
+    put(32, destination << 48 | ports << 16 | template.udp_length);
+    put(40, udp << 48 | serial << 16);
+    put(48, 0);
+    put(52, 0);
 }
 
 #[cfg(test)]

@@ -2,18 +2,42 @@
 //! detour over [`crate::Verdict`]. Everything else is [`Nat::process`]'s business, which does the same to these packets.
 
 use carrack_base::{Proto, VrfId};
+use carrack_tables::{IndexView, KeyedHasher};
 use carrack_wire::tcp::flag;
 
+use crate::directory::Directory;
 use crate::engine::Nat;
 use crate::flow::Direction;
-use crate::line::{HAIRPIN, REFRESH_IN, Session};
+use crate::line::{HAIRPIN, NONE, REFRESH_IN, Session};
 use crate::row::TcpState;
 
 /// Bytes of a packet that a crossing may touch: IPv4 header without options, TCP up to its checksum.
 pub const CROSSING_BYTES: usize = 38;
 
-/// RFC 1624 eqn. 3, `~m + m'`, for a TTL that goes down by one: it is the high byte of its word.
-const TTL_DELTA: u16 = 0xfeff;
+/// A TTL that goes down by one, in the word it shares with the protocol, read with its low byte first: -1 in ones'
+/// complement. Sums of ones' complement do not care for byte order as long as it is one (RFC 1071 §2 B).
+const TTL_DELTA: u16 = 0xfffe;
+
+/// The tables as crossings need them, borrowed once for a run of packets so that loops keep them in registers.
+pub struct Crossings<'a> {
+    hasher: KeyedHasher,
+    index: IndexView<'a>,
+    sessions: &'a mut [Session],
+    directory: &'a Directory,
+}
+
+/// The state a session must be in for this packet to change nothing of it: `None` when there is none, as for TCP
+/// control bits that open or close. `bits` is 0 for UDP.
+#[inline(always)]
+#[must_use]
+pub const fn common_state(proto: Proto, bits: u8) -> Option<u16> {
+    let tcp = match proto {
+        Proto::Udp => TcpState::None,
+        Proto::Tcp if bits & (flag::SYN | flag::FIN | flag::RST) == 0 => TcpState::Established,
+        _ => return None,
+    };
+    Some(Session::state_of(proto as u8, tcp as u8))
+}
 
 /// A session found for a packet that changes nothing of it but counters. Nothing is done before
 /// [`Crossing::cross`].
@@ -23,28 +47,70 @@ pub struct Crossing<'a> {
 }
 
 impl Nat {
-    /// The session of a whole TCP or UDP packet without IP options, when the packet neither changes its TCP state nor
-    /// turns back to the inside. `line` is what [`Nat::prefetch_line`] gave, `key` what [`crate::packed_key`] gave,
-    /// `bits` the TCP control bits (0 for UDP). `None` says: use [`Nat::process`].
+    /// The tables for a run of common packets.
     #[inline(always)]
-    pub fn crossing(
+    pub fn crossings(&mut self) -> Crossings<'_> {
+        let tables = &mut self.tables;
+        Crossings {
+            hasher: tables.hasher.clone(),
+            index: tables.session_index.view(),
+            sessions: tables.sessions.lines_mut(),
+            directory: &self.directory,
+        }
+    }
+}
+
+impl Crossings<'_> {
+    /// Who owns which address.
+    #[inline(always)]
+    #[must_use]
+    pub const fn directory(&self) -> &Directory {
+        self.directory
+    }
+
+    /// The hash of the words of [`crate::packed_key`].
+    #[inline(always)]
+    #[must_use]
+    pub fn hash(&self, key: [u64; 2]) -> u64 {
+        self.hasher.hash2(key[0], key[1])
+    }
+
+    /// First fetch: the index bucket.
+    #[inline(always)]
+    pub fn fetch_bucket(&self, hash: u64) {
+        self.index.prefetch(hash);
+    }
+
+    /// Second fetch: the likely session line, which is returned ([`crate::NO_LINE`] when the bucket has none).
+    #[inline(always)]
+    #[must_use]
+    pub fn fetch_line(&self, hash: u64) -> u32 {
+        let Some(line) = self.index.candidate(hash) else { return NONE };
+        if let Some(session) = self.sessions.get(line as usize) {
+            carrack_tables::prefetch(session);
+        }
+        line
+    }
+
+    /// The session of a whole TCP or UDP packet without IP options, when the packet neither changes its TCP state nor
+    /// turns back to the inside. `line` is what [`Crossings::fetch_line`] gave; addresses and ports are the packet's
+    /// with the source in the upper half, in host byte order; `state` is what [`common_state`] gave. `None` says: use
+    /// [`Nat::process`].
+    #[inline(always)]
+    pub fn find(
         &mut self,
         line: u32,
-        key: [u64; 2],
-        bits: u8,
+        (addresses, ports): (u64, u32),
+        vrf: VrfId,
+        state: u16,
         direction: Direction,
     ) -> Option<Crossing<'_>> {
-        let session = self.tables.sessions.get_mut(line)?;
-        let [addresses, ports] = session.packed(direction);
-        if (addresses ^ key[0]) | (ports ^ key[1]) != 0 {
-            return None;
-        }
-        if direction == Direction::Out && session.flags & HAIRPIN != 0 {
-            return None;
-        }
-        let is_tcp = session.proto == Proto::Tcp as u8;
-        if is_tcp
-            && (bits & (flag::SYN | flag::FIN | flag::RST) != 0 || session.tcp != TcpState::Established as u8)
+        let session = self.sessions.get_mut(line as usize)?;
+        if session.addresses(direction) != addresses
+            || session.ports(direction) != ports
+            || session.state() != state
+            || session.vrf(direction) != vrf.0
+            || session.flags & HAIRPIN != 0
         {
             return None;
         }
@@ -98,20 +164,21 @@ impl Crossing<'_> {
             }
         };
         head[8] = head[8].wrapping_sub(1);
-        let old = u16::from_be_bytes([head[10], head[11]]);
-        let sum = plus(plus(!old, l3_delta), TTL_DELTA);
-        [head[10], head[11]] = (!sum).to_be_bytes();
+        let old = u16::from_le_bytes([head[10], head[11]]);
+        let sum = plus(plus(!old, l3_delta.swap_bytes()), TTL_DELTA);
+        [head[10], head[11]] = (!sum).to_le_bytes();
+        let l4_delta = l4_delta.swap_bytes();
         if session.proto == Proto::Udp as u8 {
-            let old = u16::from_be_bytes([head[26], head[27]]);
+            let old = u16::from_le_bytes([head[26], head[27]]);
             let new = !plus(!old, l4_delta);
             // RFC 768: none was made and none is made; a computed 0 is sent as 0xffff.
             let new = if new == 0 { 0xffff } else { new };
             if old != 0 {
-                [head[26], head[27]] = new.to_be_bytes();
+                [head[26], head[27]] = new.to_le_bytes();
             }
         } else {
-            let old = u16::from_be_bytes([head[36], head[37]]);
-            [head[36], head[37]] = (!plus(!old, l4_delta)).to_be_bytes();
+            let old = u16::from_le_bytes([head[36], head[37]]);
+            [head[36], head[37]] = (!plus(!old, l4_delta)).to_le_bytes();
         }
     }
 }

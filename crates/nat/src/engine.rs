@@ -181,13 +181,6 @@ impl Nat {
         self.tables.hash(flow.session_key(direction))
     }
 
-    /// The same from the words of [`crate::packed_key`].
-    #[inline(always)]
-    #[must_use]
-    pub fn hash_of_key(&self, key: [u64; 2]) -> u64 {
-        self.tables.hash(key)
-    }
-
     /// First fetch: the index bucket.
     #[inline(always)]
     pub fn prefetch_bucket(&self, hash: u64) {

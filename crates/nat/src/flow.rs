@@ -85,8 +85,8 @@ impl Flow {
     }
 }
 
-/// The two words a session is found by: inside endpoint and remote from inside, outside endpoint and remote from
-/// outside. The routing instance keeps overlapping addresses apart.
+/// The two words a session is found by: inside endpoint and remote from inside, remote and outside endpoint from
+/// outside; source first in either case, as packets have them. The routing instance keeps overlapping addresses apart.
 #[inline]
 #[must_use]
 pub const fn session_key(
@@ -96,14 +96,12 @@ pub const fn session_key(
     proto: Proto,
     direction: Direction,
 ) -> [u64; 2] {
-    [
-        (local.ip as u64) << 32 | remote.ip as u64,
-        (local.port as u64) << 48
-            | (remote.port as u64) << 32
-            | (vrf.0 as u64) << 16
-            | (proto as u64) << 8
-            | direction as u64,
-    ]
+    let (from, to) = match direction {
+        Direction::Out => (local, remote),
+        Direction::In => (remote, local),
+    };
+    let addresses = (from.ip as u64) << 32 | to.ip as u64;
+    packed_key(addresses, (from.port as u32) << 16 | to.port as u32, vrf, proto, direction)
 }
 
 /// `session_key` from fields as a packet has them: `addresses` is source and destination, `ports` source and
@@ -117,10 +115,6 @@ pub const fn packed_key(
     proto: Proto,
     direction: Direction,
 ) -> [u64; 2] {
-    let (addresses, ports) = match direction {
-        Direction::Out => (addresses, ports),
-        Direction::In => (addresses.rotate_left(32), ports.rotate_left(16)),
-    };
     [addresses, (ports as u64) << 32 | (vrf.0 as u64) << 16 | (proto as u64) << 8 | direction as u64]
 }
 

@@ -14,16 +14,20 @@ pub const NO_ADDRESS: u16 = u16::MAX;
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, align(64))]
 pub struct Session {
-    pub(crate) inside_ip: u32,
-    pub(crate) remote_ip: u32,
+    // In this order each direction's source and destination are one word to load and compare (see `addresses`).
     pub(crate) outside_ip: u32,
-    pub(crate) inside_port: u16,
-    pub(crate) remote_port: u16,
+    pub(crate) remote_ip: u32,
+    pub(crate) inside_ip: u32,
     pub(crate) outside_port: u16,
-    pub(crate) inside_vrf: u16,
+    pub(crate) remote_port: u16,
+    pub(crate) inside_port: u16,
     pub(crate) outside_vrf: u16,
+    pub(crate) inside_vrf: u16,
+    // So are these two (see `state`).
     pub(crate) proto: u8,
+    pub(crate) tcp: u8,
     pub(crate) flags: u8,
+    pub(crate) ip_proto: u8,
     /// One's complement change of the IPv4 header checksum, going out.
     pub(crate) l3_delta: u16,
     /// The same for the transport checksum.
@@ -36,8 +40,6 @@ pub struct Session {
     pub(crate) packets_in: u32,
     pub(crate) created_s: u32,
     pub(crate) instance: u16,
-    pub(crate) tcp: u8,
-    pub(crate) ip_proto: u8,
     /// Line of the address permission it holds, or [`NONE`].
     pub(crate) permission: u32,
 }
@@ -88,21 +90,44 @@ impl Session {
             & (self.proto == flow.proto as u8)
     }
 
-    /// [`Session::key`] without branches on what is stored.
+    /// Source and destination address of its packets in this direction, the source in the upper half.
     #[inline(always)]
-    pub(crate) const fn packed(&self, direction: Direction) -> [u64; 2] {
-        let (ip, port, vrf) = match direction {
-            Direction::Out => (self.inside_ip, self.inside_port, self.inside_vrf),
-            Direction::In => (self.outside_ip, self.outside_port, self.outside_vrf),
+    pub(crate) const fn addresses(&self, direction: Direction) -> u64 {
+        let (from, to) = match direction {
+            Direction::Out => (self.inside_ip, self.remote_ip),
+            Direction::In => (self.remote_ip, self.outside_ip),
         };
-        [
-            (ip as u64) << 32 | self.remote_ip as u64,
-            (port as u64) << 48
-                | (self.remote_port as u64) << 32
-                | (vrf as u64) << 16
-                | (self.proto as u64) << 8
-                | direction as u64,
-        ]
+        (from as u64) << 32 | to as u64
+    }
+
+    /// Source and destination port likewise.
+    #[inline(always)]
+    pub(crate) const fn ports(&self, direction: Direction) -> u32 {
+        let (from, to) = match direction {
+            Direction::Out => (self.inside_port, self.remote_port),
+            Direction::In => (self.remote_port, self.outside_port),
+        };
+        (from as u32) << 16 | to as u32
+    }
+
+    /// Routing instance its packets come from in this direction.
+    #[inline(always)]
+    pub(crate) const fn vrf(&self, direction: Direction) -> u16 {
+        match direction {
+            Direction::Out => self.inside_vrf,
+            Direction::In => self.outside_vrf,
+        }
+    }
+
+    /// Protocol and TCP state in one word.
+    #[inline(always)]
+    pub(crate) const fn state(&self) -> u16 {
+        Self::state_of(self.proto, self.tcp)
+    }
+
+    #[inline(always)]
+    pub(crate) const fn state_of(proto: u8, tcp: u8) -> u16 {
+        u16::from_le_bytes([proto, tcp])
     }
 
     pub(crate) const fn key(&self, direction: Direction) -> [u64; 2] {

@@ -23,32 +23,45 @@ pub(crate) struct Exit {
     pub(crate) header: [u8; HEADER_BYTES],
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+/// 32 bytes, so that a place is found by a shift.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(32))]
 struct Known {
+    /// Hop that leads to a gateway, the same for all destinations; [`NO_HOP`] for a neighbour's own hop.
     hop: u32,
-    /// The hop is a gateway, the same for all destinations; otherwise it is good for `destination`.
-    gateway: bool,
-    destination: u32,
     exit: Exit,
+    /// Hop and destination of a neighbour's own way.
+    direct: (u32, u32),
 }
+
+const _: () = assert!(size_of::<Known>() == 32);
+
+const NOTHING: Known =
+    Known { hop: NO_HOP, exit: Exit { mtu: 0, port: 0, header: [0; HEADER_BYTES] }, direct: (NO_HOP, 0) };
 
 /// The ways of one burst: neither plan nor neighbours change within it.
 #[derive(Debug)]
 pub(crate) struct Exits {
     known: [Known; EXITS],
+    /// The port of all ways learned since they were forgotten: none, one, or [`MANY`].
+    port: Option<u16>,
 }
+
+/// More than one port: no port has this number.
+const MANY: u16 = u16::MAX;
 
 impl Exits {
     pub(crate) fn new() -> Self {
-        Self { known: [Known { hop: NO_HOP, ..Known::default() }; EXITS] }
+        Self { known: [NOTHING; EXITS], port: None }
     }
 
     /// Forgets all; each burst begins so.
     #[inline(always)]
     pub(crate) fn forget(&mut self) {
         for known in &mut self.known {
-            known.hop = NO_HOP;
+            (known.hop, known.direct.0) = (NO_HOP, NO_HOP);
         }
+        self.port = None;
     }
 
     /// The way to `destination`; `None` when the general stages have more to say of it.
@@ -63,15 +76,42 @@ impl Exits {
         let hop = plan.hop_number(vrf, destination)?;
         // Invariant: the remainder is below EXITS.
         let known = &mut self.known[hop as usize % EXITS];
-        if (known.hop != hop) | (!known.gateway & (known.destination != destination)) {
-            *known = look_up(plan, neighbours, hop, destination)?;
+        if known.hop != hop {
+            if !known.learn(plan, neighbours, hop, destination) {
+                return None;
+            }
+            let port = known.exit.port;
+            self.port = Some(if self.port.is_none_or(|only| only == port) { port } else { MANY });
         }
         Some(&known.exit)
+    }
+
+    /// The port by which all packets leave that found a way; `None` when there are several.
+    pub(crate) fn only_port(&self) -> Option<u16> {
+        self.port.filter(|port| *port != MANY)
+    }
+}
+
+impl Known {
+    /// Becomes the way of this hop to this destination, if there is one and it is not.
+    #[inline(never)]
+    fn learn(&mut self, plan: &Plan, neighbours: &Neighbours, hop: u32, destination: u32) -> bool {
+        if self.direct == (hop, destination) {
+            return true;
+        }
+        let Some((is_gateway, exit)) = look_up(plan, neighbours, hop, destination) else { return false };
+        *self = Self { exit, ..NOTHING };
+        if is_gateway {
+            self.hop = hop;
+        } else {
+            self.direct = (hop, destination);
+        }
+        true
     }
 }
 
 #[inline(never)]
-fn look_up(plan: &Plan, neighbours: &Neighbours, hop: u32, destination: u32) -> Option<Known> {
+fn look_up(plan: &Plan, neighbours: &Neighbours, hop: u32, destination: u32) -> Option<(bool, Exit)> {
     let Some(Hop::Neighbour { interface, gateway }) = plan.hop(hop) else { return None };
     let line = plan.line(interface)?;
     if !line.up || usize::from(line.header.len) != HEADER_BYTES {
@@ -82,5 +122,5 @@ fn look_up(plan: &Plan, neighbours: &Neighbours, hop: u32, destination: u32) -> 
     let mut header = *line.header.bytes.first_chunk::<HEADER_BYTES>()?;
     header[..6].copy_from_slice(&mac.0);
     let exit = Exit { mtu: line.mtu, port: line.port.0, header };
-    Some(Known { hop, gateway: gateway != 0, destination, exit })
+    Some((gateway != 0, exit))
 }

@@ -6,47 +6,57 @@
 //! same, only slower. Packets leave in the order in which they came: what waits for the general stages goes through
 //! them before the next one passes.
 
-use carrack_base::{Now, PortId, VrfId};
+use std::ops::Range;
+
+use carrack_base::{BURST_PACKETS_MAX, Now, PortId, Proto, WorkerId};
 use carrack_frame::{Frame, FramePool};
-use carrack_nat::{Direction, NO_LINE, packed_key};
+use carrack_nat::{Crossings, Direction, NO_LINE, common_state, packed_key};
 
 use crate::burst::Burst;
-use crate::exits::{Exit, Exits, HEADER_BYTES};
-use crate::parse::{in_transit, recognise};
-use crate::plan::Common;
+use crate::exits::{Exits, HEADER_BYTES};
+use crate::neighbours::Neighbours;
+use crate::parse::{COMMON_BYTES, Seen, in_transit, recognise};
+use crate::plan::{Common, Plan};
 use crate::stats::Stage;
 use crate::worker::{Lap, StageClock, Worker};
 
-/// Bytes of a frame that the lane reads and writes: link header, IPv4, TCP up to its checksum.
-const LANE_BYTES: usize = 52;
 /// Shortest Ethernet frame, without check sequence.
 const FRAME_BYTES_MIN: usize = 60;
+/// Packets that take each turn together. While a group is translated, the lines of the next one and the buckets of the
+/// one after are on their way: time enough for memory, and fetches spread evenly over the work.
+const GROUP: usize = 16;
 
 /// What the lane knows of one packet.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Pass {
-    key: [u64; 2],
+struct Pass {
+    addresses: u64,
     hash: u64,
+    ports: u32,
     line: u32,
-    /// Bytes of the IPv4 packet, 0 when it is not a common one; then the port it leaves by.
+    /// The state its session must be in.
+    state: u16,
+    /// Bytes of the IPv4 packet, 0 when it is not a common one; in the end, the port it leaves by.
     total: u16,
-    bits: u8,
 }
 
 /// One burst in the lane.
 pub(crate) struct Lane {
-    passes: [Pass; carrack_base::BURST_PACKETS_MAX],
+    passes: [Pass; BURST_PACKETS_MAX],
     exits: Exits,
+    /// Packets recognised, and of these, packets whose lines are on their way.
+    recognised: usize,
+    fetched: usize,
 }
 
 impl Lane {
     pub(crate) fn new() -> Self {
-        Self { passes: [Pass::default(); carrack_base::BURST_PACKETS_MAX], exits: Exits::new() }
+        Self { passes: [Pass::default(); BURST_PACKETS_MAX], exits: Exits::new(), recognised: 0, fetched: 0 }
     }
 
     /// How many packets from this one on are surely for the general stages.
     fn waiting_from(&self, at: usize) -> usize {
-        self.passes.iter().skip(at).take_while(|pass| pass.line == NO_LINE).count()
+        let known = self.passes.get(at..self.fetched).unwrap_or(&[]);
+        known.iter().take_while(|pass| pass.line == NO_LINE).count()
     }
 }
 
@@ -69,35 +79,18 @@ impl Worker {
         entry: &Entry,
         pool: &mut dyn FramePool,
     ) {
-        // Two bodies, each with its direction known throughout.
-        match entry.common.direction {
-            Some(Direction::Out) => self.express_to::<true>(lane, rx, burst, entry, pool),
-            _ => self.express_to::<false>(lane, rx, burst, entry, pool),
+        for frame in rx.iter() {
+            frame.prefetch_header();
         }
-    }
-
-    #[inline(always)]
-    fn express_to<const OUT: bool>(
-        &mut self,
-        lane: &mut Lane,
-        rx: &mut Vec<Frame>,
-        burst: &mut Burst,
-        entry: &Entry,
-        pool: &mut dyn FramePool,
-    ) {
-        let direction = if OUT { Direction::Out } else { Direction::In };
-        let mut clock = StageClock::start(entry.sampled, rx.len());
-        self.recognise_all(lane, rx, &entry.common, direction);
-        clock.lap(&mut self.stats, Stage::Parse);
-        for pass in lane.passes.iter_mut().take(rx.len()) {
-            pass.line = if pass.total == 0 { NO_LINE } else { self.nat.prefetch_line(pass.hash) };
-        }
-        clock.lap(&mut self.stats, Stage::Nat);
         lane.exits.forget();
+        (lane.recognised, lane.fetched) = (0, 0);
         let mut at = 0;
         while !rx.is_empty() {
-            let passed = self.pass_run(lane, at, rx, direction, entry.now.s());
-            at += passed;
+            // Two bodies, each with its direction known throughout.
+            at += match entry.common.direction {
+                Some(Direction::Out) => self.ride::<true>(lane, at, rx, entry),
+                _ => self.ride::<false>(lane, at, rx, entry),
+            };
             // What waits for the general stages goes through them before anything else passes.
             let left = rx.len().min(1 + lane.waiting_from(at + 1));
             rx.drain(..left).for_each(|frame| self.leave(frame, burst));
@@ -106,40 +99,70 @@ impl Worker {
                 self.run(burst, entry.port, false, entry.now, pool);
             }
         }
-        clock.lap(&mut self.stats, Stage::Forward);
     }
 
-    /// Second turn: packets are translated one after the other where they are, until one is for the general stages;
-    /// then all of these leave together. Returns how many.
-    #[inline(always)]
-    fn pass_run(
+    /// Takes the packets in `rx`, of which the first is number `first` of the burst, until one is for the general
+    /// stages; all before that one leave together. Returns how many.
+    fn ride<const OUT: bool>(
         &mut self,
         lane: &mut Lane,
-        from: usize,
+        first: usize,
         rx: &mut Vec<Frame>,
-        direction: Direction,
-        now_s: u32,
+        entry: &Entry,
     ) -> usize {
+        let end = first + rx.len();
         let room = self.tx.iter().map(|queue| queue.capacity() - queue.len()).min().unwrap_or(0);
-        let (mut count, mut bytes, mut differing, mut first) = (0, 0, 0, 0);
-        let Lane { passes, exits } = lane;
-        let passes = passes.get_mut(from..).unwrap_or(&mut []);
-        for (frame, pass) in rx.iter_mut().zip(passes.iter_mut()).take(room) {
-            let Some(port) = self.pass(pass, frame, exits, direction, now_s) else { break };
-            first = if count == 0 { port } else { first };
-            differing |= first ^ port;
-            pass.total = port;
-            count += 1;
-            bytes += frame.len() as u64;
+        let mut clock = StageClock::start(entry.sampled, rx.len());
+        // A burst that is measured takes one turn after the other.
+        let group = if entry.sampled { BURST_PACKETS_MAX } else { GROUP };
+        let Lane { passes, exits, recognised, fetched } = lane;
+        let mut driver = Driver {
+            tables: self.nat.crossings(),
+            plan: &self.plan,
+            neighbours: &self.neighbours,
+            exits,
+            common: entry.common,
+            // One worker alone asks nobody.
+            owner: (self.workers > 1).then_some(self.id),
+            now_s: entry.now.s(),
+        };
+        let mut run = Run::default();
+        let mut at = first;
+        let mut train = Train { frames: rx, passes, first };
+        while at < end {
+            let (to, lines_to) = ((*recognised + group).min(end), *recognised);
+            if *recognised < to {
+                driver.recognise_all::<OUT>(train.part(*recognised..to));
+                clock.lap(&mut self.stats, Stage::Parse);
+            }
+            if *fetched < lines_to {
+                driver.fetch_all(train.part(*fetched..lines_to));
+                clock.lap(&mut self.stats, Stage::Nat);
+            }
+            let pass_to = (*fetched).min(first + room);
+            (*recognised, *fetched) = (to, lines_to);
+            if at < pass_to {
+                driver.pass_all::<OUT>(train.part(at..pass_to), &mut run);
+                at = first + run.count;
+                clock.lap(&mut self.stats, Stage::Forward);
+            }
+            if at < pass_to || at == first + room {
+                // The rest shall be known, so that all that waits can wait together.
+                driver.recognise_all::<OUT>(train.part(*recognised..end));
+                driver.fetch_all(train.part(*fetched..end));
+                (*recognised, *fetched) = (end, end);
+                break;
+            }
         }
+        let count = run.count;
         self.accounts.forwarded += count as u64;
-        self.accounts.forwarded_bytes += bytes;
-        // Invariant: `pass` found the queues, and there is room in each for all of them.
-        match self.tx.get_mut(usize::from(first)) {
-            Some(queue) if differing == 0 && count == rx.len() => queue.append(rx),
-            Some(queue) if differing == 0 => queue.extend(rx.drain(..count)),
-            _ => {
-                for (frame, pass) in rx.drain(..count).zip(passes.iter()) {
+        self.accounts.forwarded_bytes += run.bytes;
+        // Invariant: the exits named the queues, and there is room in each for all of them.
+        match exits.only_port().and_then(|port| self.tx.get_mut(usize::from(port))) {
+            Some(queue) if count == rx.len() => queue.append(rx),
+            Some(queue) => queue.extend(rx.drain(..count)),
+            None => {
+                for (frame, pass) in rx.drain(..count).zip(passes.iter().skip(first)) {
                     if let Some(queue) = self.tx.get_mut(usize::from(pass.total)) {
                         queue.push(frame);
                     }
@@ -147,80 +170,6 @@ impl Worker {
             }
         }
         count
-    }
-
-    /// First turn: headers checked, sessions hashed, index buckets on their way.
-    #[inline(always)]
-    fn recognise_all(&mut self, lane: &mut Lane, rx: &[Frame], common: &Common, direction: Direction) {
-        for frame in rx {
-            frame.prefetch_header();
-        }
-        let several = self.workers > 1;
-        for (frame, pass) in rx.iter().zip(&mut lane.passes) {
-            pass.total = 0;
-            let Some(seen) = recognise(common, frame.bytes()) else { continue };
-            // A session vouches for all addresses but the pool's, which config chooses.
-            if direction == Direction::In && !in_transit(seen.addresses as u32) {
-                continue;
-            }
-            let key = packed_key(seen.addresses, seen.ports, common.vrf, seen.proto, direction);
-            if several && !self.is_mine(seen.addresses, seen.ports, seen.proto, common.vrf, direction) {
-                continue;
-            }
-            let hash = self.nat.hash_of_key(key);
-            self.nat.prefetch_bucket(hash);
-            *pass = Pass { key, hash, line: NO_LINE, total: seen.total, bits: seen.bits };
-        }
-    }
-
-    /// Does the packet stay with this worker?
-    #[inline(never)]
-    fn is_mine(
-        &self,
-        addresses: u64,
-        ports: u32,
-        proto: carrack_base::Proto,
-        vrf: VrfId,
-        direction: Direction,
-    ) -> bool {
-        let directory = self.nat.directory();
-        let owner = match direction {
-            Direction::Out => {
-                let src = (addresses >> 32) as u32;
-                directory.instance_of_inside(vrf, src).map(|_| directory.owner_of_inside(vrf, src))
-            }
-            Direction::In => directory.owner_of_outside(vrf, addresses as u32, proto as u8, ports as u16),
-        };
-        owner.is_none_or(|owner| owner == self.id)
-    }
-
-    /// One packet: the port whose queue it now belongs in, or `None` and nothing has changed.
-    #[inline(always)]
-    fn pass(
-        &mut self,
-        pass: &Pass,
-        frame: &mut Frame,
-        exits: &mut Exits,
-        direction: Direction,
-        now_s: u32,
-    ) -> Option<u16> {
-        let head = frame.bytes_mut().first_chunk_mut::<LANE_BYTES>()?;
-        let crossing = self.nat.crossing(pass.line, pass.key, pass.bits, direction)?;
-        let destination = match direction {
-            Direction::Out => pass.key[0] as u32,
-            Direction::In => crossing.inside_ip(),
-        };
-        let vrf = crossing.vrf(direction);
-        let exit: &Exit = exits.find(&self.plan, &self.neighbours, vrf, destination)?;
-        if pass.total > exit.mtu {
-            return None;
-        }
-        let port = exit.port;
-        let (link, packet) = head.split_first_chunk_mut::<HEADER_BYTES>()?;
-        *link = exit.header;
-        crossing.cross(direction, packet.first_chunk_mut()?, now_s);
-        frame.truncate((usize::from(pass.total) + HEADER_BYTES).max(FRAME_BYTES_MIN));
-        Some(port)
     }
 
     /// Leaves a packet to the general stages.
@@ -231,5 +180,132 @@ impl Worker {
             self.accounts.drop_n(carrack_base::Reason::FramePoolEmpty, 1);
             self.dead.push(frame);
         }
+    }
+}
+
+/// Packets in the lane, with what is known of them; the first frame is of packet number `first`.
+struct Train<'a> {
+    frames: &'a mut [Frame],
+    passes: &'a mut [Pass],
+    first: usize,
+}
+
+impl Train<'_> {
+    /// The packets of these numbers.
+    #[inline(always)]
+    fn part(&mut self, numbers: Range<usize>) -> impl Iterator<Item = (&mut Frame, &mut Pass)> {
+        let frames = numbers.start.saturating_sub(self.first)..numbers.end.saturating_sub(self.first);
+        let frames = self.frames.get_mut(frames).unwrap_or(&mut []);
+        frames.iter_mut().zip(self.passes.get_mut(numbers).unwrap_or(&mut []))
+    }
+}
+
+/// The packets that leave together: how many, and their bytes.
+#[derive(Default)]
+struct Run {
+    count: usize,
+    bytes: u64,
+}
+
+/// All that the three turns need, at hand.
+struct Driver<'a> {
+    tables: Crossings<'a>,
+    plan: &'a Plan,
+    neighbours: &'a Neighbours,
+    exits: &'a mut Exits,
+    common: Common,
+    /// This worker, when there are others.
+    owner: Option<WorkerId>,
+    now_s: u32,
+}
+
+impl Driver<'_> {
+    /// First turn: headers checked, sessions hashed, index buckets on their way.
+    #[inline(always)]
+    fn recognise_all<'p, const OUT: bool>(
+        &self,
+        packets: impl Iterator<Item = (&'p mut Frame, &'p mut Pass)>,
+    ) {
+        let direction = if OUT { Direction::Out } else { Direction::In };
+        for (frame, pass) in packets {
+            (pass.total, pass.line) = (0, NO_LINE);
+            let Some(seen) = recognise(&self.common, frame.bytes()) else { continue };
+            let Seen { addresses, ports, total, proto, bits } = seen;
+            let Some(state) = common_state(proto, bits) else { continue };
+            // A session vouches for all addresses but the pool's, which config chooses.
+            if !OUT && !in_transit(addresses as u32) {
+                continue;
+            }
+            if self.owner.is_some() && !self.is_ours(addresses, ports, proto, direction) {
+                continue;
+            }
+            let hash = self.tables.hash(packed_key(addresses, ports, self.common.vrf, proto, direction));
+            self.tables.fetch_bucket(hash);
+            (pass.addresses, pass.hash) = (addresses, hash);
+            (pass.ports, pass.state, pass.total) = (ports, state, total);
+        }
+    }
+
+    /// Second turn: the likely session lines on their way.
+    #[inline(always)]
+    fn fetch_all<'p>(&self, packets: impl Iterator<Item = (&'p mut Frame, &'p mut Pass)>) {
+        for (_, pass) in packets {
+            if pass.total != 0 {
+                pass.line = self.tables.fetch_line(pass.hash);
+            }
+        }
+    }
+
+    /// Third turn: packets are translated one after the other, until one is for the general stages; adds those before.
+    #[inline(always)]
+    fn pass_all<'p, const OUT: bool>(
+        &mut self,
+        packets: impl Iterator<Item = (&'p mut Frame, &'p mut Pass)>,
+        run: &mut Run,
+    ) {
+        let Run { mut count, mut bytes } = *run;
+        for (frame, pass) in packets {
+            let Some(exit) = self.pass::<OUT>(pass, frame) else { break };
+            pass.total = exit;
+            bytes += frame.len() as u64;
+            count += 1;
+        }
+        *run = Run { count, bytes };
+    }
+
+    /// One packet: the port whose queue it now belongs in, or `None` and nothing has changed.
+    #[inline(always)]
+    fn pass<const OUT: bool>(&mut self, pass: &Pass, frame: &mut Frame) -> Option<u16> {
+        let direction = if OUT { Direction::Out } else { Direction::In };
+        let head = frame.bytes_mut().first_chunk_mut::<COMMON_BYTES>()?;
+        let ends = (pass.addresses, pass.ports);
+        let crossing = self.tables.find(pass.line, ends, self.common.vrf, pass.state, direction)?;
+        let destination = if OUT { pass.addresses as u32 } else { crossing.inside_ip() };
+        let vrf = crossing.vrf(direction);
+        let exit = self.exits.find(self.plan, self.neighbours, vrf, destination)?;
+        if pass.total > exit.mtu {
+            return None;
+        }
+        let port = exit.port;
+        let (link, packet) = head.split_first_chunk_mut::<HEADER_BYTES>()?;
+        *link = exit.header;
+        crossing.cross(direction, packet.first_chunk_mut()?, self.now_s);
+        frame.truncate((usize::from(pass.total) + HEADER_BYTES).max(FRAME_BYTES_MIN));
+        Some(port)
+    }
+
+    /// Does the packet stay with this worker?
+    #[inline(never)]
+    fn is_ours(&self, addresses: u64, ports: u32, proto: Proto, direction: Direction) -> bool {
+        let directory = self.tables.directory();
+        let vrf = self.common.vrf;
+        let owner = match direction {
+            Direction::Out => {
+                let src = (addresses >> 32) as u32;
+                directory.instance_of_inside(vrf, src).map(|_| directory.owner_of_inside(vrf, src))
+            }
+            Direction::In => directory.owner_of_outside(vrf, addresses as u32, proto as u8, ports as u16),
+        };
+        owner.is_none_or(|owner| Some(owner) == self.owner)
     }
 }

@@ -39,40 +39,56 @@ pub(crate) struct Seen {
     pub(crate) bits: u8,
 }
 
-/// Bytes of Ethernet, IPv4 and UDP headers.
-const COMMON_BYTES: usize = 42;
-/// The lower six bytes of a word read from a frame: a MAC address as [`mac_number`] has it.
-const MAC_MASK: u64 = 0xffff_ffff_ffff;
+/// Bytes that every common packet has: Ethernet, IPv4 and TCP up to its checksum. A UDP packet of no more than ten
+/// bytes that nobody padded to Ethernet's minimum takes the longer way.
+pub(crate) const COMMON_BYTES: usize = 52;
+
+/// What of a common frame's first 16 bytes is always the same: destination, the group bit of the source, Ethernet
+/// type, IP version and header length.
+pub(crate) const LINK_MASKS: [u64; 2] = [
+    u64::from_le_bytes([0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0]),
+    u64::from_le_bytes([0, 0, 0, 0, 0xff, 0xff, 0xff, 0]),
+];
+/// In the word that begins with the IP header: the fragment's offset, and whether more follow.
+const FRAGMENT_MASK: u64 = ((FLAG_MF | OFFSET_MASK).swap_bytes() as u64) << 48;
+
+/// What [`LINK_MASKS`] leave of the common frames to this address.
+pub(crate) const fn common_link(mac: MacAddr) -> [u64; 2] {
+    let [a, b, c, d, e, f] = mac.0;
+    let [high, low] = ethertype::IPV4.to_be_bytes();
+    [u64::from_le_bytes([a, b, c, d, e, f, 0, 0]), u64::from_le_bytes([0, 0, 0, 0, high, low, 0x45, 0])]
+}
 
 /// The common packet, recognised whole: untagged, to this port, no IP options, no fragment, TCP or UDP, TTL to spare,
 /// everything as it should be. `None` for any other packet, of which [`parse`] then says what is wrong, if anything is.
 ///
 /// It must accept nothing that [`parse`] refuses and see nothing differently: a property test holds the two together.
-/// Constants are compared in the byte order of the wire, read as little-endian words.
+/// Words are read as little-endian numbers and compared several fields at a time.
 #[inline(always)]
 pub(crate) fn recognise(port: &Common, frame: &[u8]) -> Option<Seen> {
     let head = frame.first_chunk::<COMMON_BYTES>()?;
-    // Each comparison is a branch that is never taken: cheaper than the arithmetic to do without.
-    let from = long_at(head, 6) & MAC_MASK;
-    if long_at(head, 0) & MAC_MASK != port.mac || from == port.mac || from & 1 != 0 {
+    let (link, first, second) = ([long_at(head, 0), long_at(head, 8)], long_at(head, 14), long_at(head, 22));
+    let differs = (link[0] ^ port.link[0]) & LINK_MASKS[0]
+        | (link[1] ^ port.link[1]) & LINK_MASKS[1]
+        | first & FRAGMENT_MASK;
+    if differs != 0 || link[1] as u32 == port.mac_tail {
         return None;
     }
-    let total = half_at(head, 16).swap_bytes();
-    if word_at(head, 12) & 0x00ff_ffff != 0x0045_0008
-        || half_at(head, 20) & (FLAG_MF | OFFSET_MASK).swap_bytes() != 0
-        || usize::from(total) + 14 > frame.len()
-        || head[22] <= 1
-    {
+    let total = ((first >> 16) as u16).swap_bytes();
+    let (ttl, protocol) = (second as u8, (second >> 8) as u8);
+    if usize::from(total) + 14 > frame.len() || ttl <= 1 {
         return None;
     }
-    // RFC 1071 §2 B: the sum does not depend on byte order; of a header that is not all zeroes it is 0xffff, that is 0.
-    let long = |at| u64::from(word_at(head, at));
-    if !(long(14) + long(18) + long(22) + long(26) + long(30)).is_multiple_of(0xffff) {
+    // RFC 1071 §2: the sum depends neither on byte order nor on the width of what is added, if carries come back in; of
+    // a header that is not all zeroes it is 0xffff, that is 0.
+    let (sum, carry) = first.overflowing_add(second);
+    let (sum, carry) = sum.overflowing_add(u64::from(word_at(head, 30)) + u64::from(carry));
+    if !sum.wrapping_add(u64::from(carry)).is_multiple_of(0xffff) {
         return None;
     }
     let addresses = long_at(head, 26).swap_bytes();
     let ports = word_at(head, 34).swap_bytes();
-    match head[23] {
+    match protocol {
         17 => {
             let len = half_at(head, 38).swap_bytes();
             if len < 8 || u32::from(len) + 20 > u32::from(total) {
@@ -81,8 +97,7 @@ pub(crate) fn recognise(port: &Common, frame: &[u8]) -> Option<Seen> {
             Some(Seen { addresses, ports, total, proto: Proto::Udp, bits: 0 })
         }
         6 => {
-            let [offset, bits] = *frame.get(46..)?.first_chunk::<2>()?;
-            let len = u16::from(offset >> 4) * 4;
+            let (len, bits) = (u16::from(head[46] >> 4) * 4, head[47]);
             if len < 20 || u32::from(len) + 20 > u32::from(total) || check_tcp_flags(bits).is_err() {
                 return None;
             }
@@ -92,23 +107,26 @@ pub(crate) fn recognise(port: &Common, frame: &[u8]) -> Option<Seen> {
     }
 }
 
+/// `N` bytes of the head; one load, where indexing byte by byte would become several.
+#[inline(always)]
+fn bytes_at<const N: usize>(head: &[u8; COMMON_BYTES], at: usize) -> [u8; N] {
+    // Invariant: callers' offsets are constants, with N bytes behind them.
+    head.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
+}
+
 #[inline(always)]
 fn half_at(head: &[u8; COMMON_BYTES], at: usize) -> u16 {
-    // Invariant: callers' offsets are constants within the head.
-    u16::from_le_bytes([head[at], head[at + 1]])
+    u16::from_le_bytes(bytes_at(head, at))
 }
 
 #[inline(always)]
 fn word_at(head: &[u8; COMMON_BYTES], at: usize) -> u32 {
-    // Invariant: as above.
-    u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
+    u32::from_le_bytes(bytes_at(head, at))
 }
 
 #[inline(always)]
 fn long_at(head: &[u8; COMMON_BYTES], at: usize) -> u64 {
-    // Invariant: as above. One array, so that it is one load.
-    let [a, b, c, d] = [head[at], head[at + 1], head[at + 2], head[at + 3]];
-    u64::from_le_bytes([a, b, c, d, head[at + 4], head[at + 5], head[at + 6], head[at + 7]])
+    u64::from_le_bytes(bytes_at(head, at))
 }
 
 /// Is it an address that packets in transit may have, as source as well as destination (see `check_addresses`)?

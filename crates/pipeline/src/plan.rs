@@ -75,8 +75,11 @@ impl Line {
 /// What the fast parser needs of a port's untagged interface.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Common {
-    /// Own MAC address as a number.
-    pub(crate) mac: u64,
+    /// The first 16 bytes of a common frame as two little-endian words, to compare under
+    /// [`crate::parse::LINK_MASKS`]: own address as destination, type and version.
+    pub(crate) link: [u64; 2],
+    /// The last four bytes of the own address: who has these as source is looked at more closely.
+    pub(crate) mac_tail: u32,
     pub(crate) interface: IfIndex,
     pub(crate) vrf: VrfId,
     pub(crate) direction: Option<Direction>,
@@ -286,13 +289,6 @@ impl Plan {
     }
 }
 
-/// The six bytes as a number, the first one lowest.
-#[inline(always)]
-pub(crate) const fn mac_number(mac: [u8; 6]) -> u64 {
-    let [a, b, c, d, e, f] = mac;
-    u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
-}
-
 /// The way through the NAT from an interface of this side.
 pub(crate) const fn direction_of(side: Side) -> Option<Direction> {
     match side {
@@ -303,8 +299,10 @@ pub(crate) const fn direction_of(side: Side) -> Option<Direction> {
 }
 
 fn common_of(interface: &Interface) -> Option<Common> {
+    let mac = interface.mac.0;
     (interface.up && !interface.urpf).then_some(Common {
-        mac: mac_number(interface.mac.0),
+        link: crate::parse::common_link(interface.mac),
+        mac_tail: u32::from_le_bytes([mac[2], mac[3], mac[4], mac[5]]),
         interface: interface.id,
         vrf: interface.vrf,
         direction: direction_of(interface.side),

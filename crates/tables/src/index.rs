@@ -89,10 +89,16 @@ impl Index {
         Ok(Index { buckets, len: 0, capacity: entries })
     }
 
+    /// The index for reading only, as one value that loops can keep in registers.
+    #[inline(always)]
+    pub fn view(&self) -> IndexView<'_> {
+        IndexView { buckets: &self.buckets }
+    }
+
     /// Fetches the primary bucket.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
-        prefetch_read(self.buckets.as_ptr().wrapping_add(self.primary(hash)));
+        self.view().prefetch(hash);
     }
 
     /// Fetches the primary bucket of each hash.
@@ -106,24 +112,7 @@ impl Index {
     /// The line most likely to be the hash's, by its tag alone: to prefetch it, not to trust it.
     #[inline(always)]
     pub fn candidate(&self, hash: u64) -> Option<u32> {
-        let tag = tag_of(hash);
-        let home = self.primary(hash);
-        let bucket = self.bucket(home);
-        let matches = bucket.matches(tag);
-        if matches != 0 {
-            return Some(bucket.line(matches.trailing_zeros()));
-        }
-        if bucket.overflow == 0 {
-            return None;
-        }
-        self.candidate_away(home, tag)
-    }
-
-    #[inline(never)]
-    fn candidate_away(&self, home: usize, tag: u16) -> Option<u32> {
-        let bucket = self.bucket(self.other(home, tag));
-        let matches = bucket.matches(tag | AWAY);
-        (matches != 0).then(|| bucket.line(matches.trailing_zeros()))
+        self.view().candidate(hash)
     }
 
     /// The first line with the hash's tag that `verify` accepts. `verify` is called at most 20 times, on
@@ -257,29 +246,19 @@ impl Index {
         stats
     }
 
-    /// The primary bucket: the upper half of the hash scaled to the number of buckets.
     #[inline(always)]
     fn primary(&self, hash: u64) -> usize {
-        (((hash >> 32) * self.buckets.len() as u64) >> 32) as usize
+        self.view().primary(hash)
     }
 
-    /// The other bucket of an entry that lives in `bucket`; its own inverse. The `AWAY` bit of the tag does
-    /// not matter.
     #[inline(always)]
     fn other(&self, bucket: usize, tag: u16) -> usize {
-        let count = self.buckets.len();
-        // Spreads the fifteen bits of the tag over 32; the multiplier is the golden ratio's.
-        let spread = u32::from(tag >> 1).wrapping_mul(0x9e37_79b1);
-        let mirror = ((u64::from(spread) * count as u64) >> 32) as usize;
-        if mirror >= bucket { mirror - bucket } else { mirror + count - bucket }
+        self.view().other(bucket, tag)
     }
 
     #[inline(always)]
     fn bucket(&self, index: usize) -> &Bucket {
-        debug_assert!(index < self.buckets.len());
-        // SAFETY: every index comes from `primary` (x · n / 2³² < n for x < 2³²) or from `other` (mirror and
-        // bucket are below n, hence so is their difference modulo n).
-        unsafe { self.buckets.get_unchecked(index) }
+        self.view().bucket(index)
     }
 
     #[inline(always)]
@@ -405,6 +384,68 @@ impl Index {
             let bucket = self.bucket_mut(to);
             bucket.overflow = bucket.overflow.saturating_sub(1);
         }
+    }
+}
+
+/// An [`Index`] for reading only: where its buckets are, and how many.
+#[derive(Clone, Copy, Debug)]
+pub struct IndexView<'a> {
+    buckets: &'a [Bucket],
+}
+
+impl<'a> IndexView<'a> {
+    /// Fetches the primary bucket.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: u64) {
+        prefetch_read(self.buckets.as_ptr().wrapping_add(self.primary(hash)));
+    }
+
+    /// As [`Index::candidate`].
+    #[inline(always)]
+    pub fn candidate(&self, hash: u64) -> Option<u32> {
+        let tag = tag_of(hash);
+        let home = self.primary(hash);
+        let bucket = self.bucket(home);
+        let matches = bucket.matches(tag);
+        if matches != 0 {
+            return Some(bucket.line(matches.trailing_zeros()));
+        }
+        if bucket.overflow == 0 {
+            return None;
+        }
+        self.candidate_away(home, tag)
+    }
+
+    #[inline(never)]
+    fn candidate_away(&self, home: usize, tag: u16) -> Option<u32> {
+        let bucket = self.bucket(self.other(home, tag));
+        let matches = bucket.matches(tag | AWAY);
+        (matches != 0).then(|| bucket.line(matches.trailing_zeros()))
+    }
+
+    /// The primary bucket: the upper half of the hash scaled to the number of buckets.
+    #[inline(always)]
+    fn primary(&self, hash: u64) -> usize {
+        (((hash >> 32) * self.buckets.len() as u64) >> 32) as usize
+    }
+
+    /// The other bucket of an entry that lives in `bucket`; its own inverse. The `AWAY` bit of the tag does
+    /// not matter.
+    #[inline(always)]
+    fn other(&self, bucket: usize, tag: u16) -> usize {
+        let count = self.buckets.len();
+        // Spreads the fifteen bits of the tag over 32; the multiplier is the golden ratio's.
+        let spread = u32::from(tag >> 1).wrapping_mul(0x9e37_79b1);
+        let mirror = ((u64::from(spread) * count as u64) >> 32) as usize;
+        if mirror >= bucket { mirror - bucket } else { mirror + count - bucket }
+    }
+
+    #[inline(always)]
+    fn bucket(&self, index: usize) -> &'a Bucket {
+        debug_assert!(index < self.buckets.len());
+        // SAFETY: every index comes from `primary` (x · n / 2³² < n for x < 2³²) or from `other` (mirror and
+        // bucket are below n, hence so is their difference modulo n).
+        unsafe { self.buckets.get_unchecked(index) }
     }
 }
 

@@ -60,6 +60,12 @@ impl<T: Copy + Default> Slab<T> {
         self.lines.get_mut(id as usize)
     }
 
+    /// All lines, live or not, by id: for loops that go through many of them.
+    #[inline(always)]
+    pub fn lines_mut(&mut self) -> &mut [T] {
+        &mut self.lines
+    }
+
     /// Whether the line is live.
     #[inline]
     pub fn is_live(&self, id: u32) -> bool {

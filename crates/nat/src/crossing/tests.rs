@@ -89,15 +89,47 @@ proptest! {
     }
 
     #[test]
-    fn a_session_s_packed_key_is_its_key(session in any::<[u8; 32]>(), out: bool) {
+    fn a_session_is_found_by_its_own_packets_only(
+        session in any::<[u8; 32]>(), out: bool, tcp: bool, established: bool, hairpin: bool, damage in 0u8..=5,
+    ) {
         let word = |at: usize| u32::from_le_bytes([session[at], session[at + 1], session[at + 2], session[at + 3]]);
-        let line = Session {
+        let proto = if tcp { Proto::Tcp } else { Proto::Udp };
+        let mut line = [Session {
             inside_ip: word(0), remote_ip: word(4), outside_ip: word(8),
             inside_port: word(12) as u16, remote_port: word(14) as u16, outside_port: word(16) as u16,
-            inside_vrf: word(18) as u16, outside_vrf: word(20) as u16, proto: session[31] % 4,
+            inside_vrf: word(18) as u16, outside_vrf: word(20) as u16, proto: proto as u8,
+            flags: if hairpin { HAIRPIN | REFRESH_IN } else { REFRESH_IN },
+            tcp: if tcp && established { TcpState::Established as u8 } else { TcpState::None as u8 },
+            ip_proto: 99,
             ..Session::default()
-        };
+        }];
         let direction = if out { Direction::Out } else { Direction::In };
-        prop_assert_eq!(line.packed(direction), line.key(direction));
+        let key = line[0].key(direction);
+        let (mut addresses, mut ports, mut vrf) = (key[0], (key[1] >> 32) as u32, (key[1] >> 16) as u16);
+        let state = common_state(proto, 0).unwrap();
+        match damage {
+            1 => addresses ^= 1 << (session[30] % 64),
+            2 => ports ^= 1 << (session[30] % 32),
+            3 => vrf ^= 1 << (session[30] % 16),
+            _ => {}
+        }
+        let mut arena = carrack_tables::Arena::new("test", 1 << 16, carrack_tables::PagePreference::Small).unwrap();
+        let index = carrack_tables::Index::new(&mut arena, 64).unwrap();
+        let hasher = KeyedHasher::new([1; 4]);
+        let directory = Directory::new(&crate::policy::NatPolicy::default(), 1, hasher.clone());
+        let mut tables =
+            Crossings { hasher, index: index.view(), sessions: &mut line, directory: &directory };
+        let found = tables.find(0, (addresses, ports), VrfId(vrf), state, direction).is_some();
+        prop_assert_eq!(found, !(1..=3).contains(&damage) && !hairpin && (!tcp || established));
+        prop_assert!(tables.find(1, (addresses, ports), VrfId(vrf), state, direction).is_none());
     }
+}
+
+#[test]
+fn control_bits_that_open_or_close_are_never_common() {
+    for bits in 0..=255u8 {
+        let opens_or_closes = bits & (flag::SYN | flag::FIN | flag::RST) != 0;
+        assert_eq!(common_state(Proto::Tcp, bits).is_none(), opens_or_closes);
+    }
+    assert!(common_state(Proto::Icmp, 0).is_none());
 }

@@ -44,8 +44,8 @@ fn plan(side: Side) -> Plan {
 fn seeds() -> Vec<Vec<u8>> {
     let packet = || PacketBuilder::new().ethernet(PEER, MAC).ipv4([10, 0, 0, 5], [198, 51, 100, 7]);
     vec![
-        packet().udp(1_000, 53).payload(b"question").build(),
-        packet().udp(1_000, 53).build(),
+        packet().udp(1_000, 53).payload(b"a question").build(),
+        padded(packet().udp(1_000, 53).build()),
         packet().tcp(1_000, 80, flag::SYN).build(),
         packet().tcp(1_000, 80, flag::ACK).tcp_options(&[1; 12]).payload(b"data").build(),
         packet().echo_request(1, 1).build(),
@@ -54,6 +54,12 @@ fn seeds() -> Vec<Vec<u8>> {
         packet().ip_options(&[1; 4]).udp(1, 2).build(),
         packet().vlan(5).udp(1, 2).build(),
     ]
+}
+
+/// As an Ethernet card hands over a short packet.
+fn padded(mut frame: Vec<u8>) -> Vec<u8> {
+    frame.resize(60, 0);
+    frame
 }
 
 fn fix_checksum(frame: &mut [u8]) {
