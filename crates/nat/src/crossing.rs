@@ -2,7 +2,7 @@
 //! detour over [`crate::Verdict`]. Everything else is [`Nat::process`]'s business, which does the same to these packets.
 
 use carrack_base::{Proto, VrfId};
-use carrack_tables::{IndexView, KeyedHasher};
+use carrack_tables::{IndexView, KeyedHasher, Likely};
 use carrack_wire::tcp::flag;
 
 use crate::directory::Directory;
@@ -38,6 +38,9 @@ pub const fn common_state(proto: Proto, bits: u8) -> Option<u16> {
     };
     Some(Session::state_of(proto as u8, tcp as u8))
 }
+
+/// "Look in the other bucket": never an id that a slab gives out.
+pub const LINE_AWAY: u32 = NONE - 1;
 
 /// A session found for a packet that changes nothing of it but counters. Nothing is done before
 /// [`Crossing::cross`].
@@ -81,11 +84,27 @@ impl Crossings<'_> {
         self.index.prefetch(hash);
     }
 
-    /// Second fetch: the likely session line, which is returned ([`crate::NO_LINE`] when the bucket has none).
+    /// Second fetch: the likely session line, which is returned; [`crate::NO_LINE`] when there is none, [`LINE_AWAY`]
+    /// when it may live in its other bucket, which is then on its way: [`Crossings::fetch_line_away`] goes on.
     #[inline(always)]
     #[must_use]
     pub fn fetch_line(&self, hash: u64) -> u32 {
-        let Some(line) = self.index.candidate(hash) else { return NONE };
+        match self.index.likely(hash) {
+            Likely::Line(line) => self.fetched(line),
+            Likely::Away => LINE_AWAY,
+            Likely::Absent => NONE,
+        }
+    }
+
+    /// The second fetch for an entry that is not in its primary bucket.
+    #[inline]
+    #[must_use]
+    pub fn fetch_line_away(&self, hash: u64) -> u32 {
+        self.index.likely_away(hash).map_or(NONE, |line| self.fetched(line))
+    }
+
+    #[inline(always)]
+    fn fetched(&self, line: u32) -> u32 {
         if let Some(session) = self.sessions.get(line as usize) {
             carrack_tables::prefetch(session);
         }

@@ -6,11 +6,9 @@
 //! same, only slower. Packets leave in the order in which they came: what waits for the general stages goes through
 //! them before the next one passes.
 
-use std::ops::Range;
-
 use carrack_base::{BURST_PACKETS_MAX, Now, PortId, Proto, WorkerId};
 use carrack_frame::{Frame, FramePool};
-use carrack_nat::{Crossings, Direction, NO_LINE, common_state, packed_key};
+use carrack_nat::{Crossings, Direction, LINE_AWAY, NO_LINE, common_state, packed_key};
 
 use crate::burst::Burst;
 use crate::exits::{Exits, HEADER_BYTES};
@@ -22,10 +20,6 @@ use crate::worker::{Lap, StageClock, Worker};
 
 /// Shortest Ethernet frame, without check sequence.
 const FRAME_BYTES_MIN: usize = 60;
-/// Packets that take each turn together. While a group is translated, the lines of the next one and the buckets of the
-/// one after are on their way: time enough for memory, and fetches spread evenly over the work.
-const GROUP: usize = 16;
-
 /// What the lane knows of one packet.
 #[derive(Debug, Clone, Copy, Default)]
 struct Pass {
@@ -43,20 +37,18 @@ struct Pass {
 pub(crate) struct Lane {
     passes: [Pass; BURST_PACKETS_MAX],
     exits: Exits,
-    /// Packets recognised, and of these, packets whose lines are on their way.
-    recognised: usize,
-    fetched: usize,
+    /// The first two turns are over for this burst.
+    known: bool,
 }
 
 impl Lane {
     pub(crate) fn new() -> Self {
-        Self { passes: [Pass::default(); BURST_PACKETS_MAX], exits: Exits::new(), recognised: 0, fetched: 0 }
+        Self { passes: [Pass::default(); BURST_PACKETS_MAX], exits: Exits::new(), known: false }
     }
 
     /// How many packets from this one on are surely for the general stages.
     fn waiting_from(&self, at: usize) -> usize {
-        let known = self.passes.get(at..self.fetched).unwrap_or(&[]);
-        known.iter().take_while(|pass| pass.line == NO_LINE).count()
+        self.passes.iter().skip(at).take_while(|pass| pass.line == NO_LINE).count()
     }
 }
 
@@ -83,7 +75,7 @@ impl Worker {
             frame.prefetch_header();
         }
         lane.exits.forget();
-        (lane.recognised, lane.fetched) = (0, 0);
+        lane.known = false;
         let mut at = 0;
         while !rx.is_empty() {
             // Two bodies, each with its direction known throughout.
@@ -113,9 +105,8 @@ impl Worker {
         let end = first + rx.len();
         let room = self.tx.iter().map(|queue| queue.capacity() - queue.len()).min().unwrap_or(0);
         let mut clock = StageClock::start(entry.sampled, rx.len());
-        // A burst that is measured takes one turn after the other.
-        let group = if entry.sampled { BURST_PACKETS_MAX } else { GROUP };
-        let Lane { passes, exits, recognised, fetched } = lane;
+        let Lane { passes, exits, known } = lane;
+        let passes = passes.get_mut(first..end).unwrap_or(&mut []);
         let mut driver = Driver {
             tables: self.nat.crossings(),
             plan: &self.plan,
@@ -126,34 +117,15 @@ impl Worker {
             owner: (self.workers > 1).then_some(self.id),
             now_s: entry.now.s(),
         };
-        let mut run = Run::default();
-        let mut at = first;
-        let mut train = Train { frames: rx, passes, first };
-        while at < end {
-            let (to, lines_to) = ((*recognised + group).min(end), *recognised);
-            if *recognised < to {
-                driver.recognise_all::<OUT>(train.part(*recognised..to));
-                clock.lap(&mut self.stats, Stage::Parse);
-            }
-            if *fetched < lines_to {
-                driver.fetch_all(train.part(*fetched..lines_to));
-                clock.lap(&mut self.stats, Stage::Nat);
-            }
-            let pass_to = (*fetched).min(first + room);
-            (*recognised, *fetched) = (to, lines_to);
-            if at < pass_to {
-                driver.pass_all::<OUT>(train.part(at..pass_to), &mut run);
-                at = first + run.count;
-                clock.lap(&mut self.stats, Stage::Forward);
-            }
-            if at < pass_to || at == first + room {
-                // The rest shall be known, so that all that waits can wait together.
-                driver.recognise_all::<OUT>(train.part(*recognised..end));
-                driver.fetch_all(train.part(*fetched..end));
-                (*recognised, *fetched) = (end, end);
-                break;
-            }
+        if !*known {
+            driver.recognise_all::<OUT>(rx, passes);
+            clock.lap(&mut self.stats, Stage::Parse);
+            driver.fetch_all(passes);
+            clock.lap(&mut self.stats, Stage::Nat);
+            *known = true;
         }
+        let run = driver.pass_all::<OUT>(rx, passes, room);
+        clock.lap(&mut self.stats, Stage::Forward);
         let count = run.count;
         self.accounts.forwarded += count as u64;
         self.accounts.forwarded_bytes += run.bytes;
@@ -162,7 +134,7 @@ impl Worker {
             Some(queue) if count == rx.len() => queue.append(rx),
             Some(queue) => queue.extend(rx.drain(..count)),
             None => {
-                for (frame, pass) in rx.drain(..count).zip(passes.iter().skip(first)) {
+                for (frame, pass) in rx.drain(..count).zip(passes.iter()) {
                     if let Some(queue) = self.tx.get_mut(usize::from(pass.total)) {
                         queue.push(frame);
                     }
@@ -183,25 +155,7 @@ impl Worker {
     }
 }
 
-/// Packets in the lane, with what is known of them; the first frame is of packet number `first`.
-struct Train<'a> {
-    frames: &'a mut [Frame],
-    passes: &'a mut [Pass],
-    first: usize,
-}
-
-impl Train<'_> {
-    /// The packets of these numbers.
-    #[inline(always)]
-    fn part(&mut self, numbers: Range<usize>) -> impl Iterator<Item = (&mut Frame, &mut Pass)> {
-        let frames = numbers.start.saturating_sub(self.first)..numbers.end.saturating_sub(self.first);
-        let frames = self.frames.get_mut(frames).unwrap_or(&mut []);
-        frames.iter_mut().zip(self.passes.get_mut(numbers).unwrap_or(&mut []))
-    }
-}
-
 /// The packets that leave together: how many, and their bytes.
-#[derive(Default)]
 struct Run {
     count: usize,
     bytes: u64,
@@ -222,12 +176,9 @@ struct Driver<'a> {
 impl Driver<'_> {
     /// First turn: headers checked, sessions hashed, index buckets on their way.
     #[inline(always)]
-    fn recognise_all<'p, const OUT: bool>(
-        &self,
-        packets: impl Iterator<Item = (&'p mut Frame, &'p mut Pass)>,
-    ) {
+    fn recognise_all<const OUT: bool>(&self, frames: &[Frame], passes: &mut [Pass]) {
         let direction = if OUT { Direction::Out } else { Direction::In };
-        for (frame, pass) in packets {
+        for (frame, pass) in frames.iter().zip(passes) {
             (pass.total, pass.line) = (0, NO_LINE);
             let Some(seen) = recognise(&self.common, frame.bytes()) else { continue };
             let Seen { addresses, ports, total, proto, bits } = seen;
@@ -246,31 +197,37 @@ impl Driver<'_> {
         }
     }
 
-    /// Second turn: the likely session lines on their way.
+    /// Second turn: the likely session lines on their way. An entry that lives in its other bucket takes one fetch more;
+    /// these wait until the others are done, so that nobody stands still for them.
     #[inline(always)]
-    fn fetch_all<'p>(&self, packets: impl Iterator<Item = (&'p mut Frame, &'p mut Pass)>) {
-        for (_, pass) in packets {
+    fn fetch_all(&self, passes: &mut [Pass]) {
+        let mut away = 0_u64;
+        for (at, pass) in passes.iter_mut().enumerate() {
             if pass.total != 0 {
                 pass.line = self.tables.fetch_line(pass.hash);
+                away |= u64::from(pass.line == LINE_AWAY) << at;
             }
+        }
+        while away != 0 {
+            if let Some(pass) = passes.get_mut(away.trailing_zeros() as usize) {
+                pass.line = self.tables.fetch_line_away(pass.hash);
+            }
+            away &= away - 1;
         }
     }
 
-    /// Third turn: packets are translated one after the other, until one is for the general stages; adds those before.
+    /// Third turn: packets are translated one after the other, at most `room` of them, until one is for the general
+    /// stages.
     #[inline(always)]
-    fn pass_all<'p, const OUT: bool>(
-        &mut self,
-        packets: impl Iterator<Item = (&'p mut Frame, &'p mut Pass)>,
-        run: &mut Run,
-    ) {
-        let Run { mut count, mut bytes } = *run;
-        for (frame, pass) in packets {
+    fn pass_all<const OUT: bool>(&mut self, frames: &mut [Frame], passes: &mut [Pass], room: usize) -> Run {
+        let (mut count, mut bytes) = (0, 0);
+        for (frame, pass) in frames.iter_mut().zip(passes).take(room) {
             let Some(exit) = self.pass::<OUT>(pass, frame) else { break };
             pass.total = exit;
             bytes += frame.len() as u64;
             count += 1;
         }
-        *run = Run { count, bytes };
+        Run { count, bytes }
     }
 
     /// One packet: the port whose queue it now belongs in, or `None` and nothing has changed.

@@ -387,6 +387,17 @@ impl Index {
     }
 }
 
+/// What a primary bucket tells of a hash, by tags alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Likely {
+    /// This line has the hash's tag.
+    Line(u32),
+    /// None has, but entries that belong here live elsewhere.
+    Away,
+    /// It is not in the index.
+    Absent,
+}
+
 /// An [`Index`] for reading only: where its buckets are, and how many.
 #[derive(Clone, Copy, Debug)]
 pub struct IndexView<'a> {
@@ -403,22 +414,36 @@ impl<'a> IndexView<'a> {
     /// As [`Index::candidate`].
     #[inline(always)]
     pub fn candidate(&self, hash: u64) -> Option<u32> {
+        match self.likely(hash) {
+            Likely::Line(line) => Some(line),
+            Likely::Away => self.likely_away(hash),
+            Likely::Absent => None,
+        }
+    }
+
+    /// The line most likely to be the hash's, as far as its primary bucket tells. When the entry may live in its
+    /// other bucket, that one is fetched: do something else before [`IndexView::likely_away`].
+    #[inline(always)]
+    pub fn likely(&self, hash: u64) -> Likely {
         let tag = tag_of(hash);
         let home = self.primary(hash);
         let bucket = self.bucket(home);
         let matches = bucket.matches(tag);
         if matches != 0 {
-            return Some(bucket.line(matches.trailing_zeros()));
+            return Likely::Line(bucket.line(matches.trailing_zeros()));
         }
         if bucket.overflow == 0 {
-            return None;
+            return Likely::Absent;
         }
-        self.candidate_away(home, tag)
+        prefetch_read(self.bucket(self.other(home, tag)));
+        Likely::Away
     }
 
-    #[inline(never)]
-    fn candidate_away(&self, home: usize, tag: u16) -> Option<u32> {
-        let bucket = self.bucket(self.other(home, tag));
+    /// The line most likely to be the hash's in its other bucket.
+    #[inline]
+    pub fn likely_away(&self, hash: u64) -> Option<u32> {
+        let tag = tag_of(hash);
+        let bucket = self.bucket(self.other(self.primary(hash), tag));
         let matches = bucket.matches(tag | AWAY);
         (matches != 0).then(|| bucket.line(matches.trailing_zeros()))
     }

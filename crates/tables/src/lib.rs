@@ -37,7 +37,7 @@ mod slab;
 pub use arena::{Arena, ArenaArray, ArenaError, PageKind, PagePreference, Plain};
 pub use deadline::{Deadlines, SweepPacer};
 pub use hash::KeyedHasher;
-pub use index::{Index, IndexFull, IndexStats, IndexView};
+pub use index::{Index, IndexFull, IndexStats, IndexView, Likely};
 pub use lpm::{Lpm4, Lpm4Builder, LpmError};
 pub use ports::{Parity, PortMap};
 pub use slab::Slab;
