@@ -3,9 +3,15 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
+use serde::Serialize;
 
-use crate::forward::{ForwardSpec, Way, forward, sessions_per_mapping};
+use crate::capacity::{CapacityArgs, CapacityReport, capacity};
+use crate::forward::{BenchError, ForwardSpec, Way, forward, sessions_per_mapping};
 use crate::generator::{HEADERS, Order};
+use crate::latency::{LatencyArgs, LatencyReport, latency};
+use crate::machine::{MachineArgs, MachineReport, machine};
+use crate::report::ForwardReport;
+use crate::setup::{SetupArgs, SetupReport, setup};
 
 /// Reproducible measurements.
 #[derive(Debug, Args)]
@@ -28,6 +34,40 @@ pub enum What {
   carrack bench forward --sessions 1000000 --workers 2 --direction both --seconds 10
   carrack --json bench forward --sessions 1000 --seconds 1 | jq .mpps")]
     Forward(ForwardArgs),
+    /// New sessions a second: from empty, torn down, and with expiry at the same rate
+    ///
+    /// Makes sessions by their first packet until the tables are full, lets all of them expire, then makes new ones for
+    /// some seconds while as many expire. Time is simulated, a few seconds a fill, so that the two rates are the same
+    /// whatever they are. The times of bursts with and without expiry say what it adds to them.
+    #[command(after_help = "Examples:
+  carrack bench setup --mode pba
+  carrack bench setup --mode arbitrary --sessions 1000000 --seconds 5
+  carrack bench setup --mode static --sessions 1000000 --json | jq .sustained.m_per_s")]
+    Setup(SetupArgs),
+    /// How many sessions fit: fill rate, memory of each table, forwarding rate with all of them
+    ///
+    /// Says beforehand how much memory is needed and refuses when there is less. Memory is counted by table; what the
+    /// process takes in all stands beside it.
+    #[command(after_help = "Examples:
+  carrack bench capacity --sessions 10000000
+  carrack bench capacity --sessions 100000000 --json | jq .bytes_per_session
+  carrack bench capacity --sessions 1000000 --mode static --ports 4 --remotes 1000")]
+    Capacity(CapacityArgs),
+    /// How long packets take through the pipeline at a share of its capacity
+    ///
+    /// Measures the capacity first, then offers a share of it, evenly spaced. Each packet has a time when it is due; what
+    /// starts late counts as late (no coordinated omission), and so does what the kernel or the host of a virtual
+    /// machine takes from the processor.
+    #[command(after_help = "Examples:
+  carrack bench latency --load 50%
+  carrack bench latency --load 90% --sessions 10000000 --frame 1518
+  carrack bench latency --load 50% --seconds 2 --json | jq .p99_us")]
+    Latency(LatencyArgs),
+    /// What this machine's memory allows: access times, random lines a second, packets a second that follow
+    #[command(after_help = "Examples:
+  carrack bench machine
+  carrack bench machine --quick --json | jq .bounds")]
+    Machine(MachineArgs),
 }
 
 /// Options of `bench forward`.
@@ -70,10 +110,57 @@ pub enum OrderArg {
 
 /// Runs it.
 pub fn run(args: BenchArgs, json: bool) -> ExitCode {
-    let What::Forward(args) = args.what;
-    let json = json || args.json;
-    if !(args.seconds > 0.0 && args.seconds <= 3_600.0) {
-        eprintln!("error: --seconds must be above 0 and at most 3600");
+    match args.what {
+        What::Forward(args) => run_forward(&args, json || args.json),
+        What::Setup(args) => {
+            let report = checked(args.seconds).and_then(|()| setup(&args));
+            report.finish(json || args.json, SetupReport::print, |r| r.ok)
+        }
+        What::Capacity(args) => {
+            let report = checked(args.seconds).and_then(|()| capacity(&args));
+            report.finish(json || args.json, CapacityReport::print, |r| r.ok)
+        }
+        What::Latency(args) => {
+            let report = checked(args.seconds).and_then(|()| latency(&args));
+            report.finish(json || args.json, LatencyReport::print, |r| r.ok)
+        }
+        What::Machine(args) => machine(&args).finish(json || args.json, MachineReport::print, |_| true),
+    }
+}
+
+/// How a measurement ends: its report printed, or why there is none.
+trait Finish<R> {
+    fn finish(self, json: bool, print: fn(&R), is_ok: fn(&R) -> bool) -> ExitCode;
+}
+
+impl<R: Serialize> Finish<R> for Result<R, BenchError> {
+    fn finish(self, json: bool, print: fn(&R), is_ok: fn(&R) -> bool) -> ExitCode {
+        match self {
+            Ok(report) => {
+                if json {
+                    println!("{}", serde_json::to_string_pretty(&report).unwrap_or_default());
+                } else {
+                    print(&report);
+                }
+                if is_ok(&report) { ExitCode::SUCCESS } else { ExitCode::from(1) }
+            }
+            Err(error) => {
+                eprintln!("error: {error}");
+                ExitCode::from(1)
+            }
+        }
+    }
+}
+
+/// A time that can be measured for.
+fn checked(seconds: f64) -> Result<(), BenchError> {
+    let is_fine = seconds > 0.0 && seconds <= 3_600.0;
+    is_fine.then_some(()).ok_or_else(|| BenchError("--seconds must be above 0 and at most 3600".into()))
+}
+
+fn run_forward(args: &ForwardArgs, json: bool) -> ExitCode {
+    if let Err(error) = checked(args.seconds) {
+        eprintln!("error: {error}");
         return ExitCode::from(2);
     }
     let spec = ForwardSpec {
@@ -97,18 +184,5 @@ pub fn run(args: BenchArgs, json: bool) -> ExitCode {
             }
         );
     }
-    match forward(&spec) {
-        Ok(report) => {
-            if json {
-                println!("{}", serde_json::to_string_pretty(&report).unwrap_or_default());
-            } else {
-                report.print();
-            }
-            if report.conservation_ok { ExitCode::SUCCESS } else { ExitCode::from(1) }
-        }
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::from(1)
-        }
-    }
+    forward(&spec).finish(json, ForwardReport::print, |report| report.conservation_ok)
 }

@@ -305,7 +305,8 @@ impl Bench {
 /// Bursts between two looks at the clock.
 const BURSTS_A_TURN: usize = 256;
 
-const SEED: [u64; 4] = [0x0123_4567, 0x89ab_cdef, 0xfedc_ba98, 0x7654_3210];
+/// The secret of every bench's worker.
+pub const SEED: [u64; 4] = [0x0123_4567, 0x89ab_cdef, 0xfedc_ba98, 0x7654_3210];
 
 fn source_of(frame: &[u8]) -> Option<(u32, u16)> {
     let packet = Ipv4View::parse(frame.get(14..)?).ok()?;
@@ -314,7 +315,7 @@ fn source_of(frame: &[u8]) -> Option<(u32, u16)> {
 }
 
 /// Is this translated packet what it must be, to the last bit of its checksums?
-fn verify(frame: &[u8], way: Way, session: &Session, outside: (u32, u16)) -> Result<(), String> {
+pub fn verify(frame: &[u8], way: Way, session: &Session, outside: (u32, u16)) -> Result<(), String> {
     let bytes = frame.get(14..).unwrap_or(&[]);
     let packet =
         Ipv4View::parse(bytes).map_err(|error| format!("translated packet does not parse: {error}"))?;
@@ -336,11 +337,13 @@ fn verify(frame: &[u8], way: Way, session: &Session, outside: (u32, u16)) -> Res
     Ok(())
 }
 
-fn drops_of(accounts: &Accounts) -> BTreeMap<&'static str, u64> {
+/// Dropped packets by reason, those that occurred.
+pub fn drops_of(accounts: &Accounts) -> BTreeMap<&'static str, u64> {
     REASONS.iter().zip(&accounts.drops).filter(|(_, n)| **n > 0).map(|(row, n)| (row.name, *n)).collect()
 }
 
-fn difference(after: &Accounts, before: &Accounts) -> Accounts {
+/// What was counted between two moments.
+pub fn difference(after: &Accounts, before: &Accounts) -> Accounts {
     let mut change = after.clone();
     change.rx -= before.rx;
     change.forwarded -= before.forwarded;
@@ -410,7 +413,7 @@ pub fn forward(spec: &ForwardSpec) -> Result<ForwardReport, BenchError> {
 }
 
 /// Each worker on a processor of its own where there are enough.
-fn pin(worker: u8) {
+pub fn pin(worker: u8) {
     let mut set = nix::sched::CpuSet::new();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     if set.set(usize::from(worker) % processors).is_ok() {

@@ -4,10 +4,23 @@
 //! measured in the same run by a pass without the router and reported beside the result, never taken off it.
 #![forbid(unsafe_code)]
 
+mod capacity;
 mod cli;
+mod clock;
 mod forward;
 mod generator;
+mod histogram;
+mod latency;
+mod layout;
+mod machine;
+mod memory;
+mod offered;
+mod progress;
 mod report;
+#[allow(dead_code, reason = "for the published scenarios")]
+mod rfc2544;
+mod rig;
+mod setup;
 mod world;
 
 pub use cli::{BenchArgs, run};

@@ -95,3 +95,12 @@ impl ForwardReport {
         println!("  {:<26}{:>12}", "every packet accounted", if self.conservation_ok { "yes" } else { "NO" });
     }
 }
+
+/// Drops by reason, for people.
+pub fn print_drops(drops: &BTreeMap<&'static str, u64>) {
+    let sum: u64 = drops.values().sum();
+    println!("  {:<26}{}", "packets dropped", grouped(sum));
+    for (reason, count) in drops {
+        println!("    {reason:<24}{}", grouped(*count));
+    }
+}

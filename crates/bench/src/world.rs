@@ -7,7 +7,7 @@ use carrack_base::{IfIndex, InstanceId, Now, PoolId, PortId, Prefix4, Range4, Vr
 use carrack_frame::MemPool;
 use carrack_nat::policy::{
     Assignment, Capacity, ExhaustedIcmp, Filtering, Instance, Limits, Mapping, NatPolicy, Pool, Pooling,
-    Timeouts,
+    StaticRule, Timeouts,
 };
 use carrack_pipeline::mailbox::{Command, Event, PacketSlot};
 use carrack_pipeline::snapshot::{
@@ -17,7 +17,7 @@ use carrack_pipeline::{Plan, Worker, WorkerMail};
 use carrack_tables::{ArenaError, PagePreference};
 use carrack_wire::ethernet::MacAddr;
 
-use crate::generator::{PORTS, SESSIONS_PER_SUBSCRIBER};
+use crate::generator::{PORTS, SESSIONS_PER_SUBSCRIBER, SUBSCRIBER_FIRST};
 
 /// The router's inside port.
 pub const INSIDE_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 1]);
@@ -53,6 +53,96 @@ fn interface(id: u16, name: &str, side: Side, mac: MacAddr, address: u32) -> Int
         mtu: 9_000,
         addresses: vec![(address, Prefix4::of(address, 30))],
         urpf: false,
+    }
+}
+
+/// How outside ports are given out, as an option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Mode {
+    /// Port blocks (RFC 7422 calls it bulk allocation)
+    Pba,
+    /// Any free port
+    Arbitrary,
+    /// RFC 7422: a function of the inside address
+    Deterministic,
+    /// One-to-one addresses
+    Static,
+}
+
+impl Mode {
+    /// The word for reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pba => "pba",
+            Self::Arbitrary => "arbitrary",
+            Self::Deterministic => "deterministic",
+            Self::Static => "static",
+        }
+    }
+}
+
+/// A NAT instance to measure, one worker's.
+#[derive(Debug, Clone)]
+pub struct InstanceSpec {
+    /// How ports are given out.
+    pub mode: Mode,
+    /// Subscribers, from 10.0.0.0 on.
+    pub subscribers: u32,
+    /// Outside ports each of them uses at once.
+    pub ports: u32,
+    /// Ports of a block.
+    pub block: u16,
+    /// Idle time of UDP, seconds.
+    pub udp_s: u32,
+    /// Time before a released port or block may be given again, seconds.
+    pub hold_s: u32,
+}
+
+impl InstanceSpec {
+    /// The compiled instance: its pool is half as large again as what all subscribers take at once.
+    pub fn instance(&self) -> Instance {
+        let mut instance = instance(self.subscribers, 1);
+        let usable: u32 = 65_535 - 1_023;
+        let ports = self.ports.max(1);
+        let wanted = match self.mode {
+            Mode::Pba => {
+                let blocks = ports.div_ceil(u32::from(self.block));
+                let size = self.block;
+                instance.assignment = Assignment::Blocks { size, per_subscriber_max: 4, idle_release_s: 0 };
+                (self.subscribers * blocks).div_ceil(usable / u32::from(size))
+            }
+            Mode::Arbitrary => {
+                instance.assignment = Assignment::Arbitrary;
+                (u64::from(self.subscribers) * u64::from(ports)).div_ceil(u64::from(usable)) as u32
+            }
+            Mode::Deterministic => {
+                // Twice what is used: ports are chosen at random among them.
+                let of_each = (ports * 2).next_power_of_two().clamp(8, 32_768);
+                instance.assignment = Assignment::Deterministic { ports_per_subscriber: of_each as u16 };
+                self.subscribers.div_ceil(usable / of_each)
+            }
+            Mode::Static => {
+                let last = |first: u32| first + self.subscribers - 1;
+                instance.statics = vec![StaticRule::OneToOne {
+                    inside: Range4 { first: SUBSCRIBER_FIRST, last: last(SUBSCRIBER_FIRST) },
+                    outside: Range4 { first: POOL_FIRST, last: last(POOL_FIRST) },
+                }];
+                instance.pools.clear();
+                0
+            }
+        };
+        let addresses = if self.mode == Mode::Deterministic { wanted } else { wanted + wanted / 2 }.max(4);
+        for pool in &mut instance.pools {
+            pool.ranges = vec![Range4 { first: POOL_FIRST, last: POOL_FIRST + addresses - 1 }];
+        }
+        instance.timeouts.udp_s = self.udp_s;
+        instance.port_hold_s = self.hold_s;
+        instance
+    }
+
+    /// Pool addresses of the instance.
+    pub fn addresses(&self) -> u32 {
+        self.instance().pools.iter().flat_map(|pool| &pool.ranges).map(|range| range.count() as u32).sum()
     }
 }
 
@@ -94,6 +184,11 @@ fn instance(subscribers: u32, workers: u8) -> Instance {
 
 /// The plan for so many subscribers.
 pub fn plan(subscribers: u32, workers: u8) -> Arc<Plan> {
+    plan_with(instance(subscribers, workers))
+}
+
+/// The plan with this instance.
+pub fn plan_with(instance: Instance) -> Arc<Plan> {
     let (inside, outside) = (ip(172, 16, 0, 1), ip(172, 16, 1, 1));
     let route = |prefix, next_hop| Route { vrf: VrfId(0), prefix, next_hop };
     let snapshot = Snapshot {
@@ -117,7 +212,7 @@ pub fn plan(subscribers: u32, workers: u8) -> Arc<Plan> {
         ],
         policers: Policers::default(),
         fragment_timeout_ms: 2_000,
-        nat: Arc::new(NatPolicy { instances: vec![instance(subscribers, workers)] }),
+        nat: Arc::new(NatPolicy { instances: vec![instance] }),
     };
     Arc::new(Plan::new(Arc::new(snapshot)))
 }
@@ -138,8 +233,11 @@ pub fn sizes(sessions: u32) -> WorkerSizes {
 
 /// The far ends of a worker's rings, kept open.
 pub struct FarEnds {
-    _commands: rtrb::Producer<Command>,
-    events: rtrb::Consumer<Event>,
+    #[allow(dead_code, reason = "for the published scenarios")]
+    /// Commands down.
+    pub commands: rtrb::Producer<Command>,
+    /// Events up.
+    pub events: rtrb::Consumer<Event>,
     _punts: rtrb::Consumer<PacketSlot>,
     _host_tx: rtrb::Producer<PacketSlot>,
 }
@@ -160,13 +258,25 @@ pub fn worker(
     seed: [u64; 4],
     now: Now,
 ) -> Result<(Worker, FarEnds), ArenaError> {
-    let (mut commands, commands_in) = rtrb::RingBuffer::new(16);
+    worker_with(id, workers, plan, sizes(sessions), seed, now)
+}
+
+/// The same with tables of these sizes.
+pub fn worker_with(
+    id: u8,
+    workers: u8,
+    plan: Arc<Plan>,
+    sizes: WorkerSizes,
+    seed: [u64; 4],
+    now: Now,
+) -> Result<(Worker, FarEnds), ArenaError> {
+    let (mut commands, commands_in) = rtrb::RingBuffer::new(64);
     let (events_out, events) = rtrb::RingBuffer::new(4_096);
     let (punts_out, punts) = rtrb::RingBuffer::new(16);
     let (host_out, host_in) = rtrb::RingBuffer::new(16);
     for (interface, ip, mac) in [(0, ip(172, 16, 0, 2), SUBSCRIBER_MAC), (1, ip(172, 16, 1, 2), GATEWAY_MAC)]
     {
-        // Invariant: the ring has 16 places.
+        // Invariant: the ring has 64 places.
         let _ = commands.push(Command::SetNeighbour { interface: IfIndex(interface), ip, mac });
     }
     let mail = WorkerMail {
@@ -178,9 +288,9 @@ pub fn worker(
         hand_out: (0..workers).map(|_| None).collect(),
     };
     let pages = PagePreference::Huge;
-    let mut worker = Worker::new(WorkerId(id), workers, plan, sizes(sessions), pages, seed, mail, now)?;
+    let mut worker = Worker::new(WorkerId(id), workers, plan, sizes, pages, seed, mail, now)?;
     let mut pool = MemPool::new(64, 256, 128);
     worker.background(now, &mut pool);
-    let far = FarEnds { _commands: commands, events, _punts: punts, _host_tx: host_out };
+    let far = FarEnds { commands, events, _punts: punts, _host_tx: host_out };
     Ok((worker, far))
 }

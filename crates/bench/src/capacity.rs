@@ -1,0 +1,194 @@
+//! `carrack bench capacity`: how many sessions fit, what each takes, and how fast the router is with all of them.
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::clock::Tsc;
+use crate::forward::{BenchError, pin};
+use crate::layout::Layout;
+use crate::memory::{self, TableMemory};
+use crate::offered::{Random, closed_loop, fill};
+use crate::report::grouped;
+use crate::rig::{Rig, RigSpec};
+use crate::setup::Phase;
+use crate::world::{InstanceSpec, Mode};
+
+/// Options of `bench capacity`.
+#[derive(Debug, Clone, Args)]
+pub struct CapacityArgs {
+    /// Sessions to hold at once
+    #[arg(long, default_value_t = 100_000_000, value_parser = clap::value_parser!(u32).range(1_024..=200_000_000))]
+    pub sessions: u32,
+    /// Source ports of a subscriber
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1_024))]
+    pub ports: u32,
+    /// Remote endpoints of a source port, which are its sessions on one mapping
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub remotes: u32,
+    /// How outside ports are given out
+    #[arg(long, value_enum, default_value_t = Mode::Pba)]
+    pub mode: Mode,
+    /// Seconds to forward packets of sessions at random, once all are there
+    #[arg(long, default_value_t = 5.0)]
+    pub seconds: f64,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What it found.
+#[derive(Debug, Clone, Serialize)]
+pub struct CapacityReport {
+    /// Always `capacity`.
+    pub scenario: &'static str,
+    /// Always `nat44` here.
+    pub translation: &'static str,
+    /// How outside ports were given out.
+    pub mode: &'static str,
+    /// Sessions held.
+    pub sessions: u64,
+    /// Source ports of a subscriber.
+    pub ports_per_subscriber: u32,
+    /// Sessions of a mapping.
+    pub sessions_per_mapping: u32,
+    /// Making them.
+    pub fill: Phase,
+    /// Every table.
+    pub tables: Vec<TableMemory>,
+    /// Sessions, mappings, subscribers, indexes and timers, of each session.
+    pub bytes_per_session: f64,
+    /// The same with the pool's port maps.
+    pub bytes_per_session_with_pool: f64,
+    /// The whole process, resident.
+    pub resident_bytes: u64,
+    /// Pages behind the session table: `1G`, `2M`, `thp`, `4K`.
+    pub pages: &'static str,
+    /// Seconds to get and touch the memory.
+    pub start_s: f64,
+    /// Million packets forwarded a second with all sessions there, in random order, generator included.
+    pub forward_mpps: f64,
+    /// Processor cycles (TSC) of each.
+    pub forward_cycles_per_packet: f64,
+    /// Translated packets verified bit by bit.
+    pub packets_verified: u64,
+    /// All sessions made, no packet lost, every packet accounted for.
+    pub ok: bool,
+}
+
+/// The world of so many sessions.
+fn spec(args: &CapacityArgs) -> RigSpec {
+    let layout = Layout::for_sessions(args.sessions, args.ports, args.remotes);
+    let instance = InstanceSpec {
+        mode: args.mode,
+        subscribers: layout.subscribers,
+        ports: layout.ports,
+        block: 256,
+        // Nothing expires while it is measured.
+        udp_s: 30_000,
+        hold_s: 120,
+    };
+    RigSpec { instance, layout, sessions: args.sessions, frame_bytes: 64 }
+}
+
+/// Runs the measurement.
+pub fn capacity(args: &CapacityArgs) -> Result<CapacityReport, BenchError> {
+    let spec = spec(args);
+    memory::check(&spec)?;
+    pin(0);
+    eprintln!("taking {:.1} GB of memory and touching it …", memory::needed(&spec) as f64 / 1e9);
+    let (tsc, start) = (Tsc::measure(), std::time::Instant::now());
+    let mut rig = Rig::new(&spec)?;
+    let start_s = start.elapsed().as_secs_f64();
+    let cycles = fill(&mut rig, 0, args.sessions, false);
+    let sessions = rig.sessions();
+    let mut picks = Random::new(args.sessions);
+    // Caches and predictors get warm with what is measured.
+    closed_loop(&mut rig, tsc, args.seconds * 0.1, false, &mut picks);
+    let pps = closed_loop(&mut rig, tsc, args.seconds, false, &mut picks);
+    let rows = rig.worker.nat().memory();
+    let all: u64 = rows.iter().map(|row| row.bytes).sum();
+    let ok = sessions == u64::from(args.sessions) && rig.accounts().dropped() == 0 && rig.is_balanced();
+    if !ok {
+        eprintln!("drops: {:?}", rig.drops());
+    }
+    Ok(CapacityReport {
+        scenario: "capacity",
+        translation: "nat44",
+        mode: args.mode.name(),
+        sessions,
+        ports_per_subscriber: args.ports,
+        sessions_per_mapping: args.remotes,
+        fill: Phase::of(sessions, cycles, tsc),
+        tables: rows.iter().map(|row| TableMemory::of(row, sessions)).collect(),
+        bytes_per_session: rig.worker.nat().table_bytes() as f64 / sessions.max(1) as f64,
+        bytes_per_session_with_pool: all as f64 / sessions.max(1) as f64,
+        resident_bytes: memory::resident(),
+        pages: rows.first().map_or("?", |row| row.pages),
+        start_s,
+        forward_mpps: pps / 1e6,
+        forward_cycles_per_packet: tsc.hz / pps,
+        packets_verified: rig.verified()?,
+        ok,
+    })
+}
+
+impl CapacityReport {
+    /// For people.
+    pub fn print(&self) {
+        println!(
+            "NAT44, {} sessions held, {}, {} ports a subscriber, {} a mapping",
+            grouped(self.sessions),
+            self.mode,
+            self.ports_per_subscriber,
+            self.sessions_per_mapping
+        );
+        println!();
+        println!("  {:<20}{:>14}{:>14}{:>15}{:>10}  PAGES", "TABLE", "TOTAL", "USED", "BYTES", "/SESSION");
+        for row in &self.tables {
+            println!(
+                "  {:<20}{:>14}{:>14}{:>15}{:>10.1}  {}",
+                row.table,
+                grouped(row.total),
+                grouped(row.used),
+                grouped(row.bytes),
+                row.bytes_per_session,
+                row.pages
+            );
+        }
+        println!();
+        let line = |name: &str, value: String| println!("  {name:<26}{value}");
+        line("memory of a session", format!("{:.1} bytes", self.bytes_per_session));
+        line("  with the pool's ports", format!("{:.1} bytes", self.bytes_per_session_with_pool));
+        line("process, resident", format!("{:.2} GB", self.resident_bytes as f64 / 1e9));
+        line("memory had after", format!("{:.1} s", self.start_s));
+        line("filled in", format!("{:.1} s, {:.2} M sessions/s", self.fill.seconds, self.fill.m_per_s));
+        line(
+            "forwarding, random order",
+            format!("{:.2} Mpps, {:.0} cycles a packet", self.forward_mpps, self.forward_cycles_per_packet),
+        );
+        line("verified bit by bit", grouped(self.packets_verified));
+        line("all as it must be", if self.ok { "yes" } else { "NO" }.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_sessions_fit_and_what_they_were_said_to_need_is_what_they_take() {
+        let args = CapacityArgs {
+            sessions: 100_000,
+            ports: 16,
+            remotes: 4,
+            mode: Mode::Pba,
+            seconds: 0.1,
+            json: false,
+        };
+        let report = capacity(&args).unwrap();
+        assert!(report.ok, "{report:#?}");
+        let taken: u64 = report.tables.iter().map(|row| row.bytes).sum();
+        let said = memory::needed(&spec(&args));
+        assert!(said >= taken && said < taken * 3 / 2 + (32 << 20), "{said} said, {taken} taken");
+    }
+}

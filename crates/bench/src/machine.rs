@@ -1,0 +1,295 @@
+//! `carrack bench machine`: what the memory of this machine allows, to put every other figure in proportion.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use carrack_nat::Rng;
+use carrack_tables::{Arena, ArenaArray, PageKind, PagePreference, cycles, prefetch};
+use clap::Args;
+use serde::Serialize;
+
+use crate::clock::Tsc;
+use crate::forward::{BenchError, pin};
+use crate::memory;
+
+/// Prefetches in flight that are tried.
+const DEPTHS: [usize; 6] = [1, 4, 8, 16, 32, 64];
+/// Each figure is the best of so many: others on the machine only make it slower.
+const TRIES: usize = 3;
+
+/// Options of `bench machine`.
+#[derive(Debug, Clone, Args)]
+pub struct MachineArgs {
+    /// Smaller sizes, for a quick look
+    #[arg(long)]
+    pub quick: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// One cache line.
+type Line = [u64; 8];
+
+/// Time of one access whose address the one before it gave.
+#[derive(Debug, Clone, Serialize)]
+pub struct Dependent {
+    /// What the size stands for: `L2`, `L3` or `memory`.
+    pub level: &'static str,
+    /// Bytes gone about in.
+    pub bytes: u64,
+    /// Pages asked for and got.
+    pub pages: String,
+    /// Nanoseconds an access.
+    pub ns: f64,
+}
+
+/// Lines a second at random, so many on their way at once.
+#[derive(Debug, Clone, Serialize)]
+pub struct Independent {
+    /// Bytes gone about in.
+    pub bytes: u64,
+    /// Pages asked for and got.
+    pub pages: String,
+    /// Prefetches in flight.
+    pub depth: usize,
+    /// Millions of lines a second.
+    pub m_lines_per_s: f64,
+}
+
+/// What follows for a router.
+#[derive(Debug, Clone, Serialize)]
+pub struct Bound {
+    /// Pages behind the tables.
+    pub pages: String,
+    /// Cold lines a packet touches.
+    pub lines_per_packet: u32,
+    /// Million packets a second at most, with everything else free.
+    pub mpps: f64,
+    /// Cycles of each.
+    pub cycles: f64,
+}
+
+/// What it found.
+#[derive(Debug, Clone, Serialize)]
+pub struct MachineReport {
+    /// Always `machine`.
+    pub scenario: &'static str,
+    /// What the processor calls itself.
+    pub processor: String,
+    /// Processors this process may use.
+    pub processors: usize,
+    /// The cycle counter, MHz.
+    pub tsc_mhz: f64,
+    /// Memory, bytes.
+    pub memory_bytes: u64,
+    /// Of it to be had.
+    pub memory_available_bytes: u64,
+    /// Dependent accesses.
+    pub dependent: Vec<Dependent>,
+    /// Independent accesses.
+    pub independent: Vec<Independent>,
+    /// Bounds.
+    pub bounds: Vec<Bound>,
+}
+
+/// Runs the probe.
+pub fn machine(args: &MachineArgs) -> Result<MachineReport, BenchError> {
+    pin(0);
+    let tsc = Tsc::measure();
+    let largest: usize = if args.quick { 256 << 20 } else { 1 << 30 };
+    // A power of two, for the ring.
+    let largest = largest.min(1 << (memory::available() / 2).max(1 << 27).ilog2());
+    let (mut dependent, mut independent, mut bounds) = (Vec::new(), Vec::new(), Vec::new());
+    for preference in [PagePreference::Small, PagePreference::Huge] {
+        for (level, bytes) in [("L2", 1 << 20), ("L3", 64 << 20), ("memory", largest)] {
+            let (lines, pages) = lines(bytes, preference)?;
+            dependent.push(Dependent {
+                level,
+                bytes: bytes as u64,
+                pages: pages.clone(),
+                ns: best(TRIES, f64::min, || chase(&lines, tsc)),
+            });
+            if bytes != largest {
+                continue;
+            }
+            let mut fastest: f64 = 0.0;
+            for depth in DEPTHS {
+                let rate = best(TRIES, f64::max, || scattered(&lines, depth, tsc));
+                fastest = fastest.max(rate);
+                let (bytes, pages) = (bytes as u64, pages.clone());
+                independent.push(Independent { bytes, pages, depth, m_lines_per_s: rate / 1e6 });
+            }
+            for lines_per_packet in [2, 3] {
+                let pps = fastest / f64::from(lines_per_packet);
+                let (mpps, cycles) = (pps / 1e6, tsc.hz / pps);
+                bounds.push(Bound { pages: pages.clone(), lines_per_packet, mpps, cycles });
+            }
+        }
+    }
+    Ok(MachineReport {
+        scenario: "machine",
+        processor: processor(),
+        processors: std::thread::available_parallelism().map_or(1, usize::from),
+        tsc_mhz: tsc.hz / 1e6,
+        memory_bytes: memory::total(),
+        memory_available_bytes: memory::available(),
+        dependent,
+        independent,
+        bounds,
+    })
+}
+
+fn best(tries: usize, better: fn(f64, f64) -> f64, mut measure: impl FnMut() -> f64) -> f64 {
+    let first = measure();
+    (1..tries).fold(first, |best, _| better(best, measure()))
+}
+
+/// A ring through all lines: each holds the number of the next, far from it.
+fn lines(bytes: usize, preference: PagePreference) -> Result<(ArenaArray<Line>, String), BenchError> {
+    let count = (bytes / size_of::<Line>()).next_power_of_two();
+    let no_memory = |error| BenchError(format!("the probe needs {bytes} bytes: {error}"));
+    let mut arena = Arena::new("probe", Arena::bytes_for::<Line>(count), preference).map_err(no_memory)?;
+    let mut lines = arena.array::<Line>(count).map_err(no_memory)?;
+    for (number, line) in lines.iter_mut().enumerate() {
+        line[0] = next_of(number as u64, count as u64);
+    }
+    Ok((lines, page_name(arena.page_kind())))
+}
+
+/// A linear congruential generator with the full period of a power of two (Hull and Dobell): a permutation without a
+/// pattern that a prefetcher follows.
+const fn next_of(number: u64, count: u64) -> u64 {
+    number.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f) & (count - 1)
+}
+
+/// "4K" and so on; small pages may be anything where the kernel makes all memory huge.
+fn page_name(kind: PageKind) -> String {
+    let always = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    match kind {
+        PageKind::Huge1G => "1G",
+        PageKind::Huge2M => "2M",
+        PageKind::Transparent => "thp",
+        PageKind::Small if always.contains("[always]") => "4K or thp",
+        PageKind::Small => "4K",
+    }
+    .into()
+}
+
+/// Nanoseconds of an access whose address depends on the one before it.
+fn chase(lines: &[Line], tsc: Tsc) -> f64 {
+    let steps = 300_000;
+    let mut at = 0;
+    let start = cycles();
+    for _ in 0..steps {
+        at = lines.get(at as usize).map_or(0, |line| line[0]);
+    }
+    let taken = cycles().wrapping_sub(start);
+    black_box(at);
+    tsc.s(taken) / f64::from(steps) * 1e9
+}
+
+/// Lines a second, each asked for `depth` accesses before it is read.
+fn scattered(lines: &[Line], depth: usize, tsc: Tsc) -> f64 {
+    let (mut rng, mut asked) = (Rng::new(depth as u64), [0usize; 64]);
+    let asked = asked.get_mut(..depth.clamp(1, 64)).unwrap_or(&mut []);
+    let (mut sum, mut count) = (0u64, 0u64);
+    let (start, end) = (cycles(), tsc.cycles_in(Duration::from_millis(60).as_secs_f64()));
+    loop {
+        for _ in 0..4_096 / asked.len().max(1) {
+            for place in asked.iter_mut() {
+                sum = sum.wrapping_add(lines.get(*place).map_or(0, |line| line[1]));
+                *place = ((u128::from(rng.next_u64()) * lines.len() as u128) >> 64) as usize;
+                if let Some(line) = lines.get(*place) {
+                    prefetch(line);
+                }
+                count += 1;
+            }
+        }
+        let taken = cycles().wrapping_sub(start);
+        if taken >= end {
+            black_box(sum);
+            return count as f64 / tsc.s(taken);
+        }
+    }
+}
+
+fn processor() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = info.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");
+    name.trim_start_matches(['\t', ' ', ':']).trim().to_owned()
+}
+
+fn size(bytes: u64) -> String {
+    if bytes >= 1 << 30 { format!("{} GiB", bytes >> 30) } else { format!("{} MiB", bytes >> 20) }
+}
+
+impl MachineReport {
+    /// For people.
+    pub fn print(&self) {
+        println!(
+            "{}, {} processors, cycle counter {:.0} MHz, {:.1} of {:.1} GB memory to be had",
+            self.processor,
+            self.processors,
+            self.tsc_mhz,
+            self.memory_available_bytes as f64 / 1e9,
+            self.memory_bytes as f64 / 1e9
+        );
+        println!("\nDependent random access");
+        println!("  {:<10}{:>10}{:>12}{:>10}{:>10}", "LEVEL", "SIZE", "PAGES", "NS", "CYCLES");
+        for row in &self.dependent {
+            let cycles = row.ns * self.tsc_mhz / 1e3;
+            println!(
+                "  {:<10}{:>10}{:>12}{:>10.1}{:>10.0}",
+                row.level,
+                size(row.bytes),
+                row.pages,
+                row.ns,
+                cycles
+            );
+        }
+        println!("\nIndependent random lines, by prefetches in flight");
+        println!("  {:<10}{:>10}{:>12}{:>14}", "IN FLIGHT", "SIZE", "PAGES", "M LINES/S");
+        for row in &self.independent {
+            println!(
+                "  {:<10}{:>10}{:>12}{:>14.1}",
+                row.depth,
+                size(row.bytes),
+                row.pages,
+                row.m_lines_per_s
+            );
+        }
+        println!("\nWhat that allows one core, with everything else free");
+        println!("  {:<10}{:>22}{:>12}{:>10}", "PAGES", "COLD LINES A PACKET", "MPPS", "CYCLES");
+        for row in &self.bounds {
+            println!("  {:<10}{:>22}{:>12.1}{:>10.0}", row.pages, row.lines_per_packet, row.mpps, row.cycles);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ring_goes_through_every_line() {
+        for count in [2u64, 64, 4_096] {
+            let (mut at, mut seen) = (0, vec![false; count as usize]);
+            for _ in 0..count {
+                at = next_of(at, count);
+                seen[at as usize] = true;
+            }
+            assert!(at == 0 && seen.iter().all(|seen| *seen), "{count}");
+        }
+    }
+
+    #[test]
+    fn memory_is_slower_than_cache_and_more_in_flight_are_not_slower() {
+        let tsc = Tsc::measure();
+        let (small, _) = lines(64 << 10, PagePreference::Small).unwrap();
+        let (large, _) = lines(128 << 20, PagePreference::Small).unwrap();
+        assert!(best(3, f64::min, || chase(&small, tsc)) < best(3, f64::min, || chase(&large, tsc)));
+        let rate = |depth| best(3, f64::max, || scattered(&large, depth, tsc));
+        assert!(rate(16) > rate(1));
+    }
+}

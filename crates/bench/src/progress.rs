@@ -1,0 +1,69 @@
+//! Progress on the error stream, for what takes longer than two seconds.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use crate::report::grouped;
+
+/// Tells how far a long step is: on a terminal a line that is written over, else a line every ten seconds.
+pub struct Progress {
+    what: &'static str,
+    total: u64,
+    start: Instant,
+    told: Instant,
+    every: Duration,
+    is_terminal: bool,
+    has_told: bool,
+}
+
+impl Progress {
+    /// Of `total` things.
+    pub fn new(what: &'static str, total: u64) -> Self {
+        let is_terminal = std::io::stderr().is_terminal();
+        let every = if is_terminal { Duration::from_millis(500) } else { Duration::from_secs(10) };
+        let now = Instant::now();
+        Self { what, total, start: now, told: now, every, is_terminal, has_told: false }
+    }
+
+    /// So many are done; cheap enough to be called every few thousand packets.
+    pub fn at(&mut self, done: u64) {
+        if self.told.elapsed() < self.every {
+            return;
+        }
+        self.told = Instant::now();
+        self.has_told = true;
+        let line = line(self.what, done, self.total, self.start.elapsed().as_secs_f64());
+        let mut out = std::io::stderr().lock();
+        // A reader that went away is no reason to stop measuring.
+        let _ = if self.is_terminal { write!(out, "\r{line}\x1b[K") } else { writeln!(out, "{line}") };
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.is_terminal && self.has_told {
+            let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
+        }
+    }
+}
+
+fn line(what: &str, done: u64, total: u64, seconds: f64) -> String {
+    let rate = done as f64 / seconds.max(1e-3);
+    let left = total.saturating_sub(done) as f64 / rate.max(1.0);
+    format!(
+        "{what}: {} of {} ({} %), {:.2} M/s, {left:.0} s left",
+        grouped(done),
+        grouped(total),
+        (done * 100).checked_div(total).unwrap_or(100),
+        rate / 1e6
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_line_of_progress_says_how_far_how_fast_and_how_long() {
+        let line = super::line("filling", 25_000_000, 100_000_000, 5.0);
+        assert_eq!(line, "filling: 25 000 000 of 100 000 000 (25 %), 5.00 M/s, 15 s left");
+    }
+}

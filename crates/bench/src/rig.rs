@@ -1,0 +1,352 @@
+//! One worker under test with its generator and a reflector at the far end, for the measurements that need more than
+//! `forward`'s loop: chosen sessions, simulated time, parts of a burst timed apart.
+
+use std::collections::BTreeMap;
+
+use carrack_base::counters::Accounts;
+use carrack_base::{BURST_PACKETS_MAX, Now};
+use carrack_frame::{Frame, FramePool, MemPool};
+use carrack_nat::Cursor;
+use carrack_pipeline::Worker;
+use carrack_pipeline::snapshot::WorkerSizes;
+use carrack_tables::cycles;
+
+use crate::forward::{BenchError, SEED, Way, drops_of, verify};
+use crate::generator::{Session, Writer};
+use crate::layout::Layout;
+use crate::world::{self, FarEnds, GATEWAY_MAC, INSIDE, InstanceSpec, OUTSIDE, OUTSIDE_MAC};
+
+/// One burst in so many has a packet verified bit by bit.
+const VERIFY_EVERY: u64 = 64;
+
+/// What to build.
+#[derive(Debug, Clone)]
+pub struct RigSpec {
+    /// The instance.
+    pub instance: InstanceSpec,
+    /// Sessions the scenario uses.
+    pub layout: Layout,
+    /// Table sizes: sessions.
+    pub sessions: u32,
+    /// Frame bytes on the wire, check sequence included.
+    pub frame_bytes: u32,
+}
+
+impl RigSpec {
+    /// Table sizes of the worker.
+    pub fn sizes(&self) -> WorkerSizes {
+        let mut sizes = world::sizes(self.sessions);
+        sizes.nat.mappings = self.layout.mappings().min(self.sessions).max(64);
+        sizes.nat.subscribers = self.layout.subscribers.max(64);
+        sizes
+    }
+}
+
+/// One worker, its generator and its reflector.
+pub struct Rig {
+    /// Under test.
+    pub worker: Worker,
+    /// The control plane's ends of its rings.
+    pub far: FarEnds,
+    /// Simulated time.
+    pub now: Now,
+    /// Which sessions there are.
+    pub layout: Layout,
+    pool: MemPool,
+    writer: Writer,
+    reflected: Vec<Frame>,
+    bursts: u64,
+    verified: u64,
+    wrong: Option<String>,
+}
+
+/// TSC cycles of the parts of a burst.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct BurstCycles {
+    /// Receive to transmit.
+    pub process: u64,
+    /// Expiry and the rest of what happens between bursts.
+    pub background: u64,
+    /// The counter when the packets were in the transmit queue.
+    pub done_at: u64,
+}
+
+impl Rig {
+    /// Builds the worker and touches its memory.
+    pub fn new(spec: &RigSpec) -> Result<Self, BenchError> {
+        let now = Now::from_s(1);
+        let plan = world::plan_with(spec.instance.instance());
+        let (worker, far) = world::worker_with(0, 1, plan, spec.sizes(), SEED, now)
+            .map_err(|error| BenchError(format!("no memory for {} sessions: {error}", spec.sessions)))?;
+        let bytes = (spec.frame_bytes as usize).saturating_sub(4).max(60);
+        Ok(Self {
+            worker,
+            far,
+            now,
+            layout: spec.layout,
+            pool: MemPool::new(1_024, (bytes + 64).next_multiple_of(64) as u16, 128),
+            writer: Writer::new(bytes),
+            reflected: Vec::with_capacity(BURST_PACKETS_MAX),
+            bursts: 0,
+            verified: 0,
+            wrong: None,
+        })
+    }
+
+    #[allow(dead_code, reason = "for the published scenarios")]
+    /// Another frame size from now on; at most the size the rig was made with.
+    pub fn set_frame_bytes(&mut self, frame_bytes: u32) {
+        self.writer = Writer::new((frame_bytes as usize).saturating_sub(4).max(60));
+    }
+
+    /// Writes a packet from inside of each of these sessions into the receive buffer; returns how many.
+    #[inline]
+    pub fn receive(&mut self, numbers: &[u32]) -> usize {
+        let bytes = self.writer.bytes() as u16;
+        let rx = self.worker.rx_buffer();
+        self.pool.alloc_burst(rx, numbers.len(), bytes);
+        for (frame, number) in rx.iter_mut().zip(numbers) {
+            self.writer.write_out(&self.layout.session(*number), frame.bytes_mut());
+        }
+        rx.len()
+    }
+
+    /// What was received goes back unprocessed: the generator alone.
+    pub fn discard(&mut self) {
+        self.pool.free_all(self.worker.rx_buffer());
+    }
+
+    /// Receive buffer to transmit queue, then what is done between bursts.
+    #[inline]
+    pub fn process(&mut self) -> BurstCycles {
+        let start = cycles();
+        self.worker.process(self.now, INSIDE, &mut self.pool);
+        let middle = cycles();
+        self.worker.background(self.now, &mut self.pool);
+        self.bursts += 1;
+        BurstCycles {
+            process: middle.wrapping_sub(start),
+            background: cycles().wrapping_sub(middle),
+            done_at: middle,
+        }
+    }
+
+    /// Lets time pass without packets.
+    pub fn idle(&mut self) {
+        self.worker.background(self.now, &mut self.pool);
+        self.worker.done(&mut self.pool);
+    }
+
+    /// Ends a burst: what left is verified now and then and its frames are given back. Returns how many left.
+    #[inline]
+    pub fn collect(&mut self, numbers: &[u32]) -> usize {
+        let Self { worker, pool, .. } = self;
+        let Some(queue) = worker.tx(OUTSIDE) else { return 0 };
+        let left = queue.len();
+        if self.bursts.is_multiple_of(VERIFY_EVERY) && left == numbers.len() {
+            let place = (self.bursts / VERIFY_EVERY) as usize % left.max(1);
+            if let (Some(frame), Some(number)) = (queue.get(place), numbers.get(place)) {
+                let session = self.layout.session(*number);
+                let outside = source_of(frame.bytes());
+                note(verify(frame.bytes(), Way::Out, &session, outside), &mut self.verified, &mut self.wrong);
+            }
+        }
+        pool.free_all(queue);
+        worker.done(pool);
+        left
+    }
+
+    /// What left goes to the far end, which swaps addresses and ports and sends it back; the answers go through the
+    /// worker and end at the subscribers. Returns (answers offered, answers that arrived).
+    #[inline]
+    pub fn reflect(&mut self, numbers: &[u32]) -> (usize, usize) {
+        let Some(queue) = self.worker.tx(OUTSIDE) else { return (0, 0) };
+        self.reflected.append(queue);
+        self.reflected.iter_mut().for_each(|frame| swap_ends(frame.bytes_mut()));
+        let offered = self.reflected.len();
+        self.worker.rx_buffer().append(&mut self.reflected);
+        self.worker.process(self.now, OUTSIDE, &mut self.pool);
+        self.worker.background(self.now, &mut self.pool);
+        (offered, self.collect_answers(numbers, offered))
+    }
+
+    #[inline]
+    fn collect_answers(&mut self, numbers: &[u32], offered: usize) -> usize {
+        let Self { worker, pool, .. } = self;
+        let Some(queue) = worker.tx(INSIDE) else { return 0 };
+        let left = queue.len();
+        if self.bursts.is_multiple_of(VERIFY_EVERY) && left == numbers.len() && left == offered {
+            let place = (self.bursts / VERIFY_EVERY) as usize % left.max(1);
+            if let (Some(frame), Some(number)) = (queue.get_mut(place), numbers.get(place)) {
+                let session: Session = self.layout.session(*number);
+                let is_right = verify_answer(frame.bytes_mut(), &session);
+                note(is_right, &mut self.verified, &mut self.wrong);
+            }
+        }
+        pool.free_all(queue);
+        worker.done(pool);
+        left
+    }
+
+    /// Every burst a worker takes from empty receive buffers: frames of these sessions, out, and (with `both`) back.
+    /// Returns (offered, arrived).
+    #[inline]
+    pub fn turn(&mut self, numbers: &[u32], both: bool) -> (u64, u64) {
+        let offered = self.receive(numbers);
+        self.process();
+        if both {
+            let (answers, arrived) = self.reflect(numbers);
+            ((offered + answers) as u64, (answers + arrived) as u64)
+        } else {
+            (offered as u64, self.collect(numbers) as u64)
+        }
+    }
+
+    /// Packets verified so far; an error when one was wrong.
+    pub fn verified(&self) -> Result<u64, BenchError> {
+        self.wrong.clone().map_or(Ok(self.verified), |wrong| Err(BenchError(wrong)))
+    }
+
+    /// Is every packet accounted for now?
+    pub fn is_balanced(&mut self) -> bool {
+        self.worker.accounts().balance() == 0
+    }
+
+    /// The accounts.
+    pub fn accounts(&mut self) -> &Accounts {
+        self.worker.accounts()
+    }
+
+    /// Drops so far by reason.
+    pub fn drops(&mut self) -> BTreeMap<&'static str, u64> {
+        drops_of(self.worker.accounts())
+    }
+
+    /// Sessions now.
+    pub fn sessions(&self) -> u64 {
+        self.worker.nat().session_count() as u64
+    }
+
+    /// Lets every session expire and every hold time pass, in simulated time. True when it took less than an hour of
+    /// it.
+    pub fn expire_all(&mut self) -> bool {
+        for _ in 0..3_600 * 8 {
+            self.now = self.now.plus_ns(125_000_000);
+            self.idle();
+            self.far.drain();
+            if self.is_empty() {
+                self.end_hold();
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Lets the hold time of all ports and blocks pass.
+    fn end_hold(&mut self) {
+        let hold_s = self.worker.nat().policy().instances.iter().map(|i| i.port_hold_s).max().unwrap_or(0);
+        for _ in 0..3 {
+            self.now = self.now.plus_ns((u64::from(hold_s) + 1) * 1_000_000_000);
+            self.idle();
+        }
+    }
+
+    /// Is nothing in use in any table?
+    pub fn is_empty(&self) -> bool {
+        let nat = self.worker.nat();
+        nat.session_count() == 0 && nat.mapping_count() == 0 && nat.subscriber_count() == 0
+    }
+
+    /// What is in use in each table, by name.
+    pub fn used(&self) -> BTreeMap<&'static str, u64> {
+        let nat = self.worker.nat();
+        let mut used: BTreeMap<_, _> = nat.memory().iter().map(|row| (row.table, row.used)).collect();
+        let mut blocks = 0;
+        nat.walk_pools(&mut Cursor::default(), usize::MAX, |row| {
+            blocks += u64::from(row.blocks_used);
+            true
+        });
+        used.insert("port-blocks", blocks);
+        used
+    }
+}
+
+fn note(result: Result<(), String>, verified: &mut u64, wrong: &mut Option<String>) {
+    match result {
+        Ok(()) => *verified += 1,
+        Err(error) => *wrong = Some(error),
+    }
+}
+
+/// The source endpoint of an Ethernet frame without options in its IPv4 header.
+#[inline]
+pub fn source_of(frame: &[u8]) -> (u32, u16) {
+    let word = |at: usize| frame.get(at..at + 2).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]));
+    (u32::from(word(26)) << 16 | u32::from(word(28)), word(34))
+}
+
+/// What a reflector does: MAC addresses, IPv4 addresses and ports change places; no checksum changes by it.
+#[inline(always)]
+fn swap_ends(frame: &mut [u8]) {
+    let Some(head) = frame.first_chunk_mut::<38>() else { return };
+    head[..6].copy_from_slice(&OUTSIDE_MAC.0);
+    head[6..12].copy_from_slice(&GATEWAY_MAC.0);
+    // TTL 64 again, as a far end would send it; its checksum changes by as much.
+    let sum = u32::from(!u16::from_be_bytes([head[24], head[25]]));
+    let sum = sum + 64 * 256 + (0xffff - u32::from(head[22]) * 256);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    head[24..26].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+    head[22] = 64;
+    let (source, rest) = head[26..].split_at_mut(4);
+    source.swap_with_slice(&mut rest[..4]);
+    let (source, destination) = rest[4..8].split_at_mut(2);
+    source.swap_with_slice(destination);
+}
+
+/// The answer must be what the far end sent, to the subscriber's own endpoint.
+fn verify_answer(frame: &mut [u8], session: &Session) -> Result<(), String> {
+    verify(frame, Way::In, session, (0, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::Mode;
+
+    fn spec(mode: Mode) -> RigSpec {
+        let layout = Layout::for_sessions(1_024, 16, 2);
+        RigSpec {
+            instance: InstanceSpec {
+                mode,
+                subscribers: layout.subscribers,
+                ports: layout.ports,
+                block: 64,
+                udp_s: 2,
+                hold_s: 4,
+            },
+            layout,
+            sessions: 1_024,
+            frame_bytes: 64,
+        }
+    }
+
+    #[test]
+    fn in_every_mode_packets_go_out_and_their_answers_come_back_and_nothing_stays() {
+        for mode in [Mode::Pba, Mode::Arbitrary, Mode::Deterministic, Mode::Static] {
+            let mut rig = Rig::new(&spec(mode)).unwrap();
+            let numbers: Vec<u32> = (0..1_024).collect();
+            for burst in numbers.chunks(BURST_PACKETS_MAX).chain(numbers.chunks(BURST_PACKETS_MAX)) {
+                assert_eq!(rig.turn(burst, true), (128, 128), "{mode:?}: {:?}", rig.drops());
+            }
+            // One burst in 64 is verified.
+            for _ in 0..2 * VERIFY_EVERY {
+                rig.turn(&numbers[..64], true);
+            }
+            assert!(rig.verified().unwrap() >= 2, "{mode:?}");
+            assert_eq!(rig.sessions(), 1_024, "{mode:?}");
+            assert!(rig.is_balanced() && rig.expire_all(), "{mode:?}");
+            assert!(rig.used().values().all(|used| *used == 0), "{mode:?}: {:?}", rig.used());
+        }
+    }
+}

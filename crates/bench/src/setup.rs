@@ -1,0 +1,380 @@
+//! `carrack bench setup`: new sessions a second, from empty and with expiry at the same rate.
+//!
+//! Time is simulated: the clock moves on by the packet, so that sessions expire exactly as fast as they are made,
+//! however fast that is, and a run is the same work every time.
+
+use std::collections::BTreeMap;
+
+use carrack_base::BURST_PACKETS_MAX;
+use carrack_tables::cycles;
+use clap::Args;
+use serde::Serialize;
+
+use crate::clock::{BurstMeter, BurstTimes, Tsc};
+use crate::forward::{BenchError, difference, pin};
+use crate::layout::{Layout, Walk};
+use crate::progress::Progress;
+use crate::report::grouped;
+use crate::rig::{Rig, RigSpec};
+use crate::world::{InstanceSpec, Mode};
+
+/// Idle time of the sessions, simulated seconds.
+const LIFETIME_S: u32 = 2;
+/// Hold time of ports and blocks, simulated seconds: longer ones need a larger pool, not more work.
+const HOLD_S: u32 = 4;
+/// The table is filled once in so many simulated seconds: with expiry it never gets full.
+const FILL_S: u64 = 4;
+/// Ports of a block.
+const BLOCK: u16 = 256;
+/// Packets of which the generator's share is measured.
+const GENERATOR_PACKETS: u64 = 1 << 20;
+
+/// Options of `bench setup`.
+#[derive(Debug, Clone, Args)]
+pub struct SetupArgs {
+    /// How outside ports are given out
+    #[arg(long, value_enum, default_value_t = Mode::Pba)]
+    pub mode: Mode,
+    /// Sessions made from empty, and room in the tables
+    #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u32).range(1_024..=100_000_000))]
+    pub sessions: u32,
+    /// Seconds to measure with expiry running
+    #[arg(long, default_value_t = 10.0)]
+    pub seconds: f64,
+    /// Sessions to make with expiry running, instead of seconds: the same work in every run
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub packets: Option<u64>,
+    /// Source ports of a subscriber
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1_024))]
+    pub ports: u32,
+    /// Remote endpoints of a source port, which are its sessions on one mapping
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub remotes: u32,
+    /// All sessions of a subscriber in a row, instead of any subscriber's next
+    #[arg(long)]
+    pub sequential: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// One phase.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Phase {
+    /// Sessions made or ended.
+    pub sessions: u64,
+    /// Seconds it took.
+    pub seconds: f64,
+    /// Millions a second, generator included.
+    pub m_per_s: f64,
+    /// Processor cycles (TSC) a session, generator included.
+    pub cycles_per_session: f64,
+}
+
+impl Phase {
+    pub(crate) fn of(sessions: u64, cycles: u64, tsc: Tsc) -> Self {
+        let seconds = tsc.s(cycles);
+        Self {
+            sessions,
+            seconds,
+            m_per_s: sessions as f64 / seconds.max(1e-9) / 1e6,
+            cycles_per_session: cycles as f64 / sessions.max(1) as f64,
+        }
+    }
+}
+
+/// What it found.
+#[derive(Debug, Clone, Serialize)]
+pub struct SetupReport {
+    /// Always `setup`.
+    pub scenario: &'static str,
+    /// Always `nat44` here.
+    pub translation: &'static str,
+    /// How outside ports were given out.
+    pub mode: &'static str,
+    /// Room in the tables.
+    pub sessions: u32,
+    /// Source ports of a subscriber.
+    pub ports_per_subscriber: u32,
+    /// Sessions of a mapping.
+    pub sessions_per_mapping: u32,
+    /// `random` or `sequential`.
+    pub order: &'static str,
+    /// Cycles a packet that the generator alone takes.
+    pub generator_cycles_per_packet: f64,
+    /// From empty to full.
+    pub fill: Phase,
+    /// All of them ending, one after the other as their time comes.
+    pub tear_down: Phase,
+    /// Sessions made while as many expire.
+    pub sustained: Phase,
+    /// Sessions that expired meanwhile.
+    pub expired: u64,
+    /// Fewest sessions alive meanwhile.
+    pub alive_min: u64,
+    /// Most sessions alive meanwhile.
+    pub alive_max: u64,
+    /// Bursts of 64 new sessions, nothing expiring.
+    pub burst_without_expiry: BurstTimes,
+    /// Bursts of 64 new sessions, as many expiring.
+    pub burst_with_expiry: BurstTimes,
+    /// Of those, expiry and what else is done between bursts: what it adds to a burst.
+    pub expiry_of_a_burst: BurstTimes,
+    /// Packets dropped, by reason, in all phases.
+    pub drops: BTreeMap<&'static str, u64>,
+    /// Translated packets verified bit by bit.
+    pub packets_verified: u64,
+    /// In use when everything has timed out, by table.
+    pub used_at_end: BTreeMap<&'static str, u64>,
+    /// Every packet accounted for, none dropped, nothing in use at the end.
+    pub ok: bool,
+}
+
+/// The run.
+struct Setup {
+    rig: Rig,
+    tsc: Tsc,
+    walk: Walk,
+    numbers: [u32; BURST_PACKETS_MAX],
+}
+
+/// Bursts of one phase.
+struct Meters {
+    whole: BurstMeter,
+    background: BurstMeter,
+}
+
+impl Setup {
+    fn new(args: &SetupArgs) -> Result<Self, BenchError> {
+        // Twice as many sessions as there is room for: one comes again only long after it expired.
+        let layout = Layout::for_sessions(args.sessions * 2, args.ports, args.remotes);
+        let instance = InstanceSpec {
+            mode: args.mode,
+            subscribers: layout.subscribers,
+            ports: layout.ports,
+            block: BLOCK,
+            udp_s: LIFETIME_S,
+            hold_s: HOLD_S,
+        };
+        let spec = RigSpec { instance, layout, sessions: args.sessions, frame_bytes: 64 };
+        let count = layout.sessions();
+        let walk = if args.sequential { Walk::in_order(count) } else { Walk::scattered(count) };
+        Ok(Self { rig: Rig::new(&spec)?, tsc: Tsc::measure(), walk, numbers: [0; BURST_PACKETS_MAX] })
+    }
+
+    /// A burst of packets of new sessions.
+    #[inline]
+    fn burst(&mut self, packets: usize, meters: &mut Meters) {
+        let numbers = self.numbers.get_mut(..packets).unwrap_or(&mut []);
+        numbers.iter_mut().for_each(|number| *number = self.walk.pick());
+        self.rig.receive(numbers);
+        let times = self.rig.process();
+        meters.whole.add(times.process + times.background);
+        meters.background.add(times.background);
+        self.rig.collect(numbers);
+    }
+
+    fn meters(&self) -> Meters {
+        Meters { whole: BurstMeter::new(self.tsc), background: BurstMeter::new(self.tsc) }
+    }
+
+    /// Cycles a packet of the generator alone; packets of sessions that exist afterwards as before.
+    fn generator(&mut self) -> f64 {
+        let start = cycles();
+        for _ in 0..GENERATOR_PACKETS / BURST_PACKETS_MAX as u64 {
+            self.numbers.iter_mut().for_each(|number| *number = self.walk.pick());
+            self.rig.receive(&self.numbers);
+            self.rig.discard();
+        }
+        cycles().wrapping_sub(start) as f64 / GENERATOR_PACKETS as f64
+    }
+
+    /// From empty to `sessions`, time standing still.
+    fn fill(&mut self, sessions: u64) -> (Phase, BurstTimes) {
+        let mut meters = self.meters();
+        let mut progress = Progress::new("making sessions", sessions);
+        let (start, mut made) = (cycles(), 0);
+        while made < sessions {
+            for _ in 0..256 {
+                let packets = (sessions - made).min(BURST_PACKETS_MAX as u64);
+                self.burst(packets as usize, &mut meters);
+                made += packets;
+            }
+            self.rig.far.drain();
+            progress.at(made);
+        }
+        let phase = Phase::of(self.rig.sessions(), cycles().wrapping_sub(start), self.tsc);
+        (phase, meters.whole.times(self.tsc))
+    }
+
+    /// Everything expires, without packets.
+    fn tear_down(&mut self) -> Phase {
+        let sessions = self.rig.sessions();
+        self.rig.now = self.rig.now.plus_ns(u64::from(LIFETIME_S + 1) * 1_000_000_000);
+        let mut progress = Progress::new("ending sessions", sessions);
+        let start = cycles();
+        while self.rig.sessions() > 0 && cycles().wrapping_sub(start) < self.tsc.cycles_in(120.0) {
+            // A thousandth of a sweep a turn.
+            self.rig.now = self.rig.now.plus_ns(1_000_000);
+            self.rig.idle();
+            self.rig.far.drain();
+            progress.at(sessions - self.rig.sessions());
+        }
+        Phase::of(sessions - self.rig.sessions(), cycles().wrapping_sub(start), self.tsc)
+    }
+
+    /// Sessions made while others expire: as many as before for nothing, then measured.
+    fn sustain(&mut self, args: &SetupArgs, report: &mut SetupReport) {
+        let burst_ns = FILL_S * 1_000_000_000 * BURST_PACKETS_MAX as u64 / u64::from(args.sessions);
+        let mut unmeasured = self.meters();
+        for _ in 0..u64::from(args.sessions) / BURST_PACKETS_MAX as u64 {
+            self.timed_burst(burst_ns, &mut unmeasured);
+        }
+        let mut meters = self.meters();
+        let limit = args.packets.unwrap_or(u64::MAX);
+        let wanted = args.packets.unwrap_or((args.seconds * 1e3) as u64);
+        let mut progress = Progress::new("with expiry", wanted);
+        let before = self.rig.accounts().clone();
+        let alive_before = self.rig.sessions();
+        let (mut made, start) = (0, cycles());
+        let end = self.tsc.cycles_in(args.seconds);
+        report.alive_min = alive_before;
+        loop {
+            for _ in 0..256 {
+                self.timed_burst(burst_ns, &mut meters);
+                made += BURST_PACKETS_MAX as u64;
+            }
+            let (alive, elapsed) = (self.rig.sessions(), cycles().wrapping_sub(start));
+            report.alive_min = report.alive_min.min(alive);
+            report.alive_max = report.alive_max.max(alive);
+            progress.at(if args.packets.is_some() { made } else { (self.tsc.s(elapsed) * 1e3) as u64 });
+            if made >= limit || (args.packets.is_none() && elapsed >= end) {
+                break;
+            }
+        }
+        let elapsed = cycles().wrapping_sub(start);
+        let made = difference(self.rig.accounts(), &before).forwarded;
+        report.sustained = Phase::of(made, elapsed, self.tsc);
+        report.expired = (alive_before + made).saturating_sub(self.rig.sessions());
+        report.burst_with_expiry = meters.whole.times(self.tsc);
+        report.expiry_of_a_burst = meters.background.times(self.tsc);
+    }
+
+    fn timed_burst(&mut self, burst_ns: u64, meters: &mut Meters) {
+        self.rig.now = self.rig.now.plus_ns(burst_ns);
+        self.burst(BURST_PACKETS_MAX, meters);
+        self.rig.far.drain();
+    }
+}
+
+/// Runs the measurement.
+pub fn setup(args: &SetupArgs) -> Result<SetupReport, BenchError> {
+    pin(0);
+    let mut run = Setup::new(args)?;
+    let generator_cycles_per_packet = run.generator();
+    let (fill, burst_without_expiry) = run.fill(u64::from(args.sessions));
+    let tear_down = run.tear_down();
+    let is_torn_down = run.rig.expire_all();
+    let mut report = SetupReport {
+        scenario: "setup",
+        translation: "nat44",
+        mode: args.mode.name(),
+        sessions: args.sessions,
+        ports_per_subscriber: args.ports,
+        sessions_per_mapping: args.remotes,
+        order: if args.sequential { "sequential" } else { "random" },
+        generator_cycles_per_packet,
+        fill,
+        tear_down,
+        sustained: Phase::default(),
+        expired: 0,
+        alive_min: 0,
+        alive_max: 0,
+        burst_without_expiry,
+        burst_with_expiry: BurstTimes::default(),
+        expiry_of_a_burst: BurstTimes::default(),
+        drops: BTreeMap::new(),
+        packets_verified: 0,
+        used_at_end: BTreeMap::new(),
+        ok: false,
+    };
+    run.sustain(args, &mut report);
+    let is_empty = run.rig.expire_all();
+    report.drops = run.rig.drops();
+    report.used_at_end = run.rig.used();
+    report.packets_verified = run.rig.verified()?;
+    report.ok = is_torn_down
+        && is_empty
+        && report.drops.is_empty()
+        && report.used_at_end.values().all(|used| *used == 0)
+        && report.fill.sessions == u64::from(args.sessions)
+        && run.rig.is_balanced();
+    Ok(report)
+}
+
+impl SetupReport {
+    /// For people.
+    pub fn print(&self) {
+        println!(
+            "NAT44 session set-up, {}, room for {} sessions, {} order, {} a mapping",
+            self.mode,
+            grouped(u64::from(self.sessions)),
+            self.order,
+            self.sessions_per_mapping
+        );
+        println!();
+        let phase = |name: &str, phase: &Phase, more: String| {
+            println!(
+                "  {name:<26}{:>8.2} M/s  {:>7.0} cycles each{more}",
+                phase.m_per_s, phase.cycles_per_session
+            );
+        };
+        let generator = format!(", generator {:.0} of them", self.generator_cycles_per_packet);
+        phase("from empty to full", &self.fill, generator);
+        phase("tear-down", &self.tear_down, String::new());
+        let alive = format!(
+            ", {} made, {} expired, {} to {} alive",
+            grouped(self.sustained.sessions),
+            grouped(self.expired),
+            grouped(self.alive_min),
+            grouped(self.alive_max)
+        );
+        phase("with expiry at that rate", &self.sustained, alive);
+        println!("  {:<26}{}", "64 set-ups", self.burst_without_expiry.line());
+        println!("  {:<26}{}", "64 set-ups with expiry", self.burst_with_expiry.line());
+        println!("  {:<26}{}", "  of which expiry", self.expiry_of_a_burst.line());
+        crate::report::print_drops(&self.drops);
+        println!("  {:<26}{}", "verified bit by bit", grouped(self.packets_verified));
+        let left: Vec<_> = self.used_at_end.iter().filter(|(_, used)| **used > 0).collect();
+        let left = if left.is_empty() { "nothing in any table".into() } else { format!("LEFT {left:?}") };
+        println!("  {:<26}{left}", "after all timeouts");
+        println!("  {:<26}{}", "all as it must be", if self.ok { "yes" } else { "NO" });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_every_mode_sessions_expire_as_fast_as_they_are_made_and_none_is_left() {
+        for mode in [Mode::Pba, Mode::Arbitrary, Mode::Deterministic, Mode::Static] {
+            let args = SetupArgs {
+                mode,
+                sessions: 20_000,
+                seconds: 1.0,
+                packets: Some(60_000),
+                ports: 16,
+                remotes: 1,
+                sequential: mode == Mode::Arbitrary,
+                json: false,
+            };
+            let report = setup(&args).unwrap();
+            assert!(report.ok, "{report:#?}");
+            assert_eq!(report.fill.sessions, 20_000);
+            assert!(report.sustained.sessions >= 60_000 && report.expired >= 50_000, "{report:#?}");
+            // Room was left all the time, and there was always something to expire.
+            assert!(report.alive_max < 20_000 && report.alive_min > 5_000, "{report:#?}");
+        }
+    }
+}
