@@ -99,7 +99,7 @@ pub fn capacity(args: &CapacityArgs) -> Result<CapacityReport, BenchError> {
     let (tsc, start) = (Tsc::measure(), std::time::Instant::now());
     let mut rig = Rig::new(&spec)?;
     let start_s = start.elapsed().as_secs_f64();
-    let cycles = fill(&mut rig, 0, args.sessions, false);
+    let fill = fill(&mut rig, tsc, 0, args.sessions, false);
     let sessions = rig.sessions();
     let mut picks = Random::new(args.sessions);
     // Caches and predictors get warm with what is measured.
@@ -118,7 +118,7 @@ pub fn capacity(args: &CapacityArgs) -> Result<CapacityReport, BenchError> {
         sessions,
         ports_per_subscriber: args.ports,
         sessions_per_mapping: args.remotes,
-        fill: Phase::of(sessions, cycles, tsc),
+        fill,
         tables: rows.iter().map(|row| TableMemory::of(row, sessions)).collect(),
         bytes_per_session: rig.worker.nat().table_bytes() as f64 / sessions.max(1) as f64,
         bytes_per_session_with_pool: all as f64 / sessions.max(1) as f64,
@@ -161,7 +161,15 @@ impl CapacityReport {
         line("  with the pool's ports", format!("{:.1} bytes", self.bytes_per_session_with_pool));
         line("process, resident", format!("{:.2} GB", self.resident_bytes as f64 / 1e9));
         line("memory had after", format!("{:.1} s", self.start_s));
-        line("filled in", format!("{:.1} s, {:.2} M sessions/s", self.fill.seconds, self.fill.m_per_s));
+        line(
+            "filled in",
+            format!(
+                "{:.1} s, {:.2} M sessions/s{}",
+                self.fill.seconds,
+                self.fill.m_per_s,
+                self.fill.disturbance()
+            ),
+        );
         line(
             "forwarding, random order",
             format!("{:.2} Mpps, {:.0} cycles a packet", self.forward_mpps, self.forward_cycles_per_packet),

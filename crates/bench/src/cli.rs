@@ -6,6 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 
 use crate::capacity::{CapacityArgs, CapacityReport, capacity};
+use crate::churn::{ChurnArgs, ChurnReport, churn};
 use crate::forward::{BenchError, ForwardSpec, Way, forward, sessions_per_mapping};
 use crate::generator::{HEADERS, Order};
 use crate::latency::{LatencyArgs, LatencyReport, latency};
@@ -63,6 +64,15 @@ pub enum What {
   carrack bench latency --load 90% --sessions 10000000 --frame 1518
   carrack bench latency --load 50% --seconds 2 --json | jq .p99_us")]
     Latency(LatencyArgs),
+    /// Steady traffic while a management client deletes sessions, which come back with their next packet
+    ///
+    /// The client takes snapshots of all sessions and deletes random ones of them in batches of 40, by the commands that
+    /// the API sends. The far end answers every packet. What generator and far end miss must be what the router counts.
+    #[command(after_help = "Examples:
+  carrack bench churn --sessions 1000000 --rate 70000
+  carrack bench churn --sessions 2000000 --rate 30000 --load 80% --seconds 60
+  carrack bench churn --sessions 100000 --json | jq '.lost, .missed, .drops'")]
+    Churn(ChurnArgs),
     /// What this machine's memory allows: access times, random lines a second, packets a second that follow
     #[command(after_help = "Examples:
   carrack bench machine
@@ -123,6 +133,10 @@ pub fn run(args: BenchArgs, json: bool) -> ExitCode {
         What::Latency(args) => {
             let report = checked(args.seconds).and_then(|()| latency(&args));
             report.finish(json || args.json, LatencyReport::print, |r| r.ok)
+        }
+        What::Churn(args) => {
+            let report = checked(args.seconds).and_then(|()| churn(&args));
+            report.finish(json || args.json, ChurnReport::print, |r| r.ok)
         }
         What::Machine(args) => machine(&args).finish(json || args.json, MachineReport::print, |_| true),
     }

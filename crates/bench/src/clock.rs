@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use carrack_tables::cycles;
 use nix::sys::resource::{UsageWho, getrusage};
+use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 use crate::histogram::Histogram;
@@ -51,6 +52,36 @@ impl Tsc {
     /// Cycles in so many seconds.
     pub fn cycles_in(&self, seconds: f64) -> u64 {
         (seconds * self.hz) as u64
+    }
+}
+
+/// Seconds of processor time this thread has had.
+pub fn cpu_s() -> f64 {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
+        .map_or(0.0, |time| time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9)
+}
+
+/// A moment on both clocks.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
+    cycles: u64,
+    cpu_s: f64,
+}
+
+impl Moment {
+    /// Now.
+    pub fn now() -> Self {
+        Self { cycles: cycles(), cpu_s: cpu_s() }
+    }
+
+    /// Cycles since.
+    pub fn cycles(&self) -> u64 {
+        cycles().wrapping_sub(self.cycles)
+    }
+
+    /// Seconds of processor time since.
+    pub fn cpu_s(&self) -> f64 {
+        cpu_s() - self.cpu_s
     }
 }
 

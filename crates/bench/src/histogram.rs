@@ -59,16 +59,6 @@ impl Histogram {
         }
         self.max
     }
-
-    #[allow(dead_code, reason = "for the published scenarios")]
-    /// Adds another's counts.
-    pub fn merge(&mut self, other: &Self) {
-        for (mine, theirs) in self.counts.iter_mut().zip(other.counts.iter()) {
-            *mine += theirs;
-        }
-        self.total += other.total;
-        self.max = self.max.max(other.max);
-    }
 }
 
 /// Small values have a place each; larger ones the place of their leading bits.

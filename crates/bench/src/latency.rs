@@ -33,7 +33,7 @@ pub struct LatencyArgs {
 }
 
 /// "50%" or "50": percent, above 0 and at most 100.
-fn percent(text: &str) -> Result<f64, String> {
+pub fn percent(text: &str) -> Result<f64, String> {
     let number: f64 =
         text.trim_end_matches('%').trim().parse().map_err(|_| "a percentage such as 50%".to_string())?;
     if number > 0.0 && number <= 100.0 { Ok(number) } else { Err("above 0% and at most 100%".into()) }
@@ -122,7 +122,7 @@ pub fn latency(args: &LatencyArgs) -> Result<LatencyReport, BenchError> {
     memory::check(&spec)?;
     pin(0);
     let (tsc, mut rig) = (Tsc::measure(), Rig::new(&spec)?);
-    fill(&mut rig, 0, args.sessions, false);
+    fill(&mut rig, tsc, 0, args.sessions, false);
     let mut picks = Random::new(args.sessions);
     closed_loop(&mut rig, tsc, (args.seconds * 0.05).min(0.5), false, &mut picks);
     let capacity = closed_loop(&mut rig, tsc, (args.seconds * 0.2).min(2.0), false, &mut picks);

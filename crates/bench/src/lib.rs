@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod capacity;
+mod churn;
 mod cli;
 mod clock;
 mod forward;

@@ -7,12 +7,12 @@ use carrack_base::BURST_PACKETS_MAX;
 use carrack_nat::Rng;
 use carrack_tables::cycles;
 
-use crate::clock::{Tsc, preemptions};
+use crate::clock::{Moment, Tsc, preemptions};
 use crate::forward::difference;
 use crate::histogram::Histogram;
 use crate::rig::Rig;
+use crate::setup::Phase;
 
-#[allow(dead_code, reason = "for the published scenarios")]
 /// Packets a NIC's receive ring holds.
 pub const RING_PACKETS: u64 = 4_096;
 
@@ -101,6 +101,7 @@ impl Picks for crate::layout::Walk {
 /// Offers the load.
 pub fn offer(rig: &mut Rig, tsc: Tsc, load: Load, picks: &mut impl Picks) -> Outcome {
     let interval = tsc.hz / load.pps.max(1.0);
+    let ns_per_cycle = 1e9 / tsc.hz;
     let per_cycle = load.pps.max(1.0) / tsc.hz;
     let total = (load.pps * load.seconds) as u64;
     let mut numbers = [0; BURST_PACKETS_MAX];
@@ -118,9 +119,11 @@ pub fn offer(rig: &mut Rig, tsc: Tsc, load: Load, picks: &mut impl Picks) -> Out
         preemptions: 0,
         is_balanced: false,
     };
-    let (first, mut next) = (cycles(), 0);
+    let (first, mut next, started) = (cycles(), 0, rig.now);
     while next < total {
-        let due = (((cycles().wrapping_sub(first)) as f64 * per_cycle) as u64 + 1).min(total);
+        let elapsed = cycles().wrapping_sub(first);
+        rig.now = started.plus_ns((elapsed as f64 * ns_per_cycle) as u64);
+        let due = ((elapsed as f64 * per_cycle) as u64 + 1).min(total);
         let waiting = due - next;
         if waiting == 0 {
             rig.idle();
@@ -148,7 +151,7 @@ pub fn offer(rig: &mut Rig, tsc: Tsc, load: Load, picks: &mut impl Picks) -> Out
         } else {
             outcome.arrived += rig.collect(burst) as u64;
         }
-        rig.far.drain();
+        rig.drain();
         next += packets;
     }
     outcome.seconds = tsc.s(cycles().wrapping_sub(first));
@@ -158,30 +161,32 @@ pub fn offer(rig: &mut Rig, tsc: Tsc, load: Load, picks: &mut impl Picks) -> Out
     outcome
 }
 
-/// Packets a second the router takes when there is always a full burst waiting: (from inside, cycles of each turn's
-/// packet).
+/// Packets a second from inside that the router takes when there is always a full burst waiting.
 pub fn closed_loop(rig: &mut Rig, tsc: Tsc, seconds: f64, both: bool, picks: &mut impl Picks) -> f64 {
     let mut numbers = [0; BURST_PACKETS_MAX];
     let (start, end, mut packets) = (cycles(), tsc.cycles_in(seconds), 0u64);
+    let started = rig.now;
     loop {
         for _ in 0..64 {
             numbers.iter_mut().for_each(|number| *number = picks.pick());
             rig.turn(&numbers, both);
             packets += numbers.len() as u64;
         }
-        rig.far.drain();
+        rig.drain();
         let elapsed = cycles().wrapping_sub(start);
+        rig.now = started.plus_ns((tsc.s(elapsed) * 1e9) as u64);
         if elapsed >= end {
             return packets as f64 / tsc.s(elapsed);
         }
     }
 }
 
-/// Makes all sessions of the rig's layout from number `from` to before `to`, as fast as it goes; returns cycles.
-pub fn fill(rig: &mut Rig, from: u32, to: u32, both: bool) -> u64 {
+/// Makes all sessions of the rig's layout from number `from` to before `to`, as fast as it goes.
+pub fn fill(rig: &mut Rig, tsc: Tsc, from: u32, to: u32, both: bool) -> Phase {
     let mut numbers = [0; BURST_PACKETS_MAX];
     let mut progress = crate::progress::Progress::new("making sessions", u64::from(to - from));
-    let (start, mut next) = (cycles(), from);
+    let (start, mut next) = (Moment::now(), from);
+    let before = rig.sessions();
     while next < to {
         for _ in 0..256 {
             let packets = (to - next).min(BURST_PACKETS_MAX as u32);
@@ -192,10 +197,10 @@ pub fn fill(rig: &mut Rig, from: u32, to: u32, both: bool) -> u64 {
             }
             rig.turn(burst, both);
         }
-        rig.far.drain();
+        rig.drain();
         progress.at(u64::from(next - from));
     }
-    cycles().wrapping_sub(start)
+    Phase::since(&start, rig.sessions() - before, tsc)
 }
 
 #[cfg(test)]
@@ -216,7 +221,7 @@ mod tests {
             hold_s: 4,
         };
         let mut rig = Rig::new(&RigSpec { instance, layout, sessions: 1_024, frame_bytes: 64 }).unwrap();
-        fill(&mut rig, 0, 1_024, false);
+        fill(&mut rig, Tsc::measure(), 0, 1_024, false);
         rig
     }
 

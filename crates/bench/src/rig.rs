@@ -47,13 +47,14 @@ pub struct Rig {
     /// Under test.
     pub worker: Worker,
     /// The control plane's ends of its rings.
-    pub far: FarEnds,
+    pub far: Option<FarEnds>,
     /// Simulated time.
     pub now: Now,
     /// Which sessions there are.
     pub layout: Layout,
     pool: MemPool,
     writer: Writer,
+    mix: Mix,
     reflected: Vec<Frame>,
     bursts: u64,
     verified: u64,
@@ -71,6 +72,45 @@ pub struct BurstCycles {
     pub done_at: u64,
 }
 
+/// Frames of several sizes in turn.
+#[derive(Default)]
+struct Mix {
+    writers: Vec<Writer>,
+    /// Which writer is next, and so on, round and round.
+    order: Vec<usize>,
+    at: usize,
+}
+
+#[allow(dead_code, reason = "for the published scenarios")]
+impl Mix {
+    fn new(sizes: &[(u32, u32)]) -> Self {
+        let total: u32 = sizes.iter().map(|(_, weight)| weight).sum();
+        // Each size falls due by its weight; the one that is most behind is next.
+        let mut credit = vec![0i64; sizes.len()];
+        let mut order = Vec::with_capacity(total as usize);
+        for _ in 0..total {
+            credit.iter_mut().zip(sizes).for_each(|(credit, (_, weight))| *credit += i64::from(*weight));
+            let most = (0..sizes.len()).max_by_key(|at| credit.get(*at).copied()).unwrap_or(0);
+            if let Some(credit) = credit.get_mut(most) {
+                *credit -= i64::from(total);
+            }
+            order.push(most);
+        }
+        let writers = sizes.iter().map(|(bytes, _)| Writer::new(memory_bytes(*bytes))).collect();
+        Self { writers, order, at: 0 }
+    }
+
+    fn next(&mut self) -> Option<&mut Writer> {
+        self.at = if self.at + 1 >= self.order.len() { 0 } else { self.at + 1 };
+        self.writers.get_mut(*self.order.get(self.at)?)
+    }
+}
+
+/// Bytes in memory of a frame on the wire: its check sequence is not there.
+fn memory_bytes(frame_bytes: u32) -> usize {
+    (frame_bytes as usize).saturating_sub(4).max(60)
+}
+
 impl Rig {
     /// Builds the worker and touches its memory.
     pub fn new(spec: &RigSpec) -> Result<Self, BenchError> {
@@ -78,14 +118,15 @@ impl Rig {
         let plan = world::plan_with(spec.instance.instance());
         let (worker, far) = world::worker_with(0, 1, plan, spec.sizes(), SEED, now)
             .map_err(|error| BenchError(format!("no memory for {} sessions: {error}", spec.sessions)))?;
-        let bytes = (spec.frame_bytes as usize).saturating_sub(4).max(60);
+        let bytes = memory_bytes(spec.frame_bytes);
         Ok(Self {
             worker,
-            far,
+            far: Some(far),
             now,
             layout: spec.layout,
             pool: MemPool::new(1_024, (bytes + 64).next_multiple_of(64) as u16, 128),
             writer: Writer::new(bytes),
+            mix: Mix::default(),
             reflected: Vec::with_capacity(BURST_PACKETS_MAX),
             bursts: 0,
             verified: 0,
@@ -96,12 +137,22 @@ impl Rig {
     #[allow(dead_code, reason = "for the published scenarios")]
     /// Another frame size from now on; at most the size the rig was made with.
     pub fn set_frame_bytes(&mut self, frame_bytes: u32) {
-        self.writer = Writer::new((frame_bytes as usize).saturating_sub(4).max(60));
+        self.writer = Writer::new(memory_bytes(frame_bytes));
+        self.mix = Mix::default();
+    }
+
+    #[allow(dead_code, reason = "for the published scenarios")]
+    /// Frames of several sizes from now on, each as often as its weight says, evenly mixed.
+    pub fn set_mix(&mut self, sizes: &[(u32, u32)]) {
+        self.mix = Mix::new(sizes);
     }
 
     /// Writes a packet from inside of each of these sessions into the receive buffer; returns how many.
     #[inline]
     pub fn receive(&mut self, numbers: &[u32]) -> usize {
+        if !self.mix.order.is_empty() {
+            return self.receive_mix(numbers);
+        }
         let bytes = self.writer.bytes() as u16;
         let rx = self.worker.rx_buffer();
         self.pool.alloc_burst(rx, numbers.len(), bytes);
@@ -109,6 +160,19 @@ impl Rig {
             self.writer.write_out(&self.layout.session(*number), frame.bytes_mut());
         }
         rx.len()
+    }
+
+    fn receive_mix(&mut self, numbers: &[u32]) -> usize {
+        let Self { mix, pool, worker, layout, .. } = self;
+        for number in numbers {
+            let Some(mut frame) = pool.alloc() else { break };
+            let Some(writer) = mix.next() else { break };
+            if let Some(room) = frame.append(writer.bytes()) {
+                writer.write_out(&layout.session(*number), room);
+            }
+            worker.rx_buffer().push(frame);
+        }
+        worker.rx_buffer().len()
     }
 
     /// What was received goes back unprocessed: the generator alone.
@@ -128,6 +192,14 @@ impl Rig {
             process: middle.wrapping_sub(start),
             background: cycles().wrapping_sub(middle),
             done_at: middle,
+        }
+    }
+
+    /// Throws away what came up, unless somebody else listens.
+    #[inline]
+    pub fn drain(&mut self) {
+        if let Some(far) = &mut self.far {
+            far.drain();
         }
     }
 
@@ -233,7 +305,7 @@ impl Rig {
         for _ in 0..3_600 * 8 {
             self.now = self.now.plus_ns(125_000_000);
             self.idle();
-            self.far.drain();
+            self.drain();
             if self.is_empty() {
                 self.end_hold();
                 return true;
@@ -329,6 +401,17 @@ mod tests {
             sessions: 1_024,
             frame_bytes: 64,
         }
+    }
+
+    #[test]
+    fn a_mix_has_every_size_as_often_as_its_weight() {
+        let mut mix = Mix::new(&[(82, 1), (118, 11), (391, 3), (588, 2), (1_318, 3), (1_536, 7)]);
+        let mut counts = std::collections::BTreeMap::new();
+        for _ in 0..27 * 3 {
+            *counts.entry(mix.next().unwrap().bytes() + 4).or_insert(0) += 1;
+        }
+        let expected = [(82, 3), (118, 33), (391, 9), (588, 6), (1_318, 9), (1_536, 21)];
+        assert_eq!(counts.into_iter().collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use carrack_tables::cycles;
 use clap::Args;
 use serde::Serialize;
 
-use crate::clock::{BurstMeter, BurstTimes, Tsc};
+use crate::clock::{BurstMeter, BurstTimes, Moment, Tsc};
 use crate::forward::{BenchError, difference, pin};
 use crate::layout::{Layout, Walk};
 use crate::progress::Progress;
@@ -69,17 +69,36 @@ pub struct Phase {
     pub m_per_s: f64,
     /// Processor cycles (TSC) a session, generator included.
     pub cycles_per_session: f64,
+    /// Share of the time that this thread had the processor, percent: below 95 others disturbed the measurement.
+    pub processor_percent: f64,
+    /// Millions a second of processor time: what it would have been alone.
+    pub m_per_processor_s: f64,
 }
 
 impl Phase {
-    pub(crate) fn of(sessions: u64, cycles: u64, tsc: Tsc) -> Self {
+    /// So many sessions since then.
+    pub fn since(start: &Moment, sessions: u64, tsc: Tsc) -> Self {
+        let (cycles, cpu_s) = (start.cycles(), start.cpu_s());
         let seconds = tsc.s(cycles);
         Self {
             sessions,
             seconds,
             m_per_s: sessions as f64 / seconds.max(1e-9) / 1e6,
             cycles_per_session: cycles as f64 / sessions.max(1) as f64,
+            processor_percent: (cpu_s / seconds.max(1e-9) * 100.0).min(100.0),
+            m_per_processor_s: sessions as f64 / cpu_s.max(1e-9) / 1e6,
         }
+    }
+
+    /// What others did to the figure, when it matters.
+    pub fn disturbance(&self) -> String {
+        if self.processor_percent >= 95.0 {
+            return String::new();
+        }
+        format!(
+            ", had the processor {:.0} % of the time: {:.2} M a second of its own",
+            self.processor_percent, self.m_per_processor_s
+        )
     }
 }
 
@@ -193,17 +212,17 @@ impl Setup {
     fn fill(&mut self, sessions: u64) -> (Phase, BurstTimes) {
         let mut meters = self.meters();
         let mut progress = Progress::new("making sessions", sessions);
-        let (start, mut made) = (cycles(), 0);
+        let (start, mut made) = (Moment::now(), 0);
         while made < sessions {
             for _ in 0..256 {
                 let packets = (sessions - made).min(BURST_PACKETS_MAX as u64);
                 self.burst(packets as usize, &mut meters);
                 made += packets;
             }
-            self.rig.far.drain();
+            self.rig.drain();
             progress.at(made);
         }
-        let phase = Phase::of(self.rig.sessions(), cycles().wrapping_sub(start), self.tsc);
+        let phase = Phase::since(&start, self.rig.sessions(), self.tsc);
         (phase, meters.whole.times(self.tsc))
     }
 
@@ -212,15 +231,15 @@ impl Setup {
         let sessions = self.rig.sessions();
         self.rig.now = self.rig.now.plus_ns(u64::from(LIFETIME_S + 1) * 1_000_000_000);
         let mut progress = Progress::new("ending sessions", sessions);
-        let start = cycles();
-        while self.rig.sessions() > 0 && cycles().wrapping_sub(start) < self.tsc.cycles_in(120.0) {
+        let start = Moment::now();
+        while self.rig.sessions() > 0 && start.cycles() < self.tsc.cycles_in(600.0) {
             // A thousandth of a sweep a turn.
             self.rig.now = self.rig.now.plus_ns(1_000_000);
             self.rig.idle();
-            self.rig.far.drain();
+            self.rig.drain();
             progress.at(sessions - self.rig.sessions());
         }
-        Phase::of(sessions - self.rig.sessions(), cycles().wrapping_sub(start), self.tsc)
+        Phase::since(&start, sessions - self.rig.sessions(), self.tsc)
     }
 
     /// Sessions made while others expire: as many as before for nothing, then measured.
@@ -236,7 +255,7 @@ impl Setup {
         let mut progress = Progress::new("with expiry", wanted);
         let before = self.rig.accounts().clone();
         let alive_before = self.rig.sessions();
-        let (mut made, start) = (0, cycles());
+        let (mut made, start) = (0, Moment::now());
         let end = self.tsc.cycles_in(args.seconds);
         report.alive_min = alive_before;
         loop {
@@ -244,7 +263,7 @@ impl Setup {
                 self.timed_burst(burst_ns, &mut meters);
                 made += BURST_PACKETS_MAX as u64;
             }
-            let (alive, elapsed) = (self.rig.sessions(), cycles().wrapping_sub(start));
+            let (alive, elapsed) = (self.rig.sessions(), start.cycles());
             report.alive_min = report.alive_min.min(alive);
             report.alive_max = report.alive_max.max(alive);
             progress.at(if args.packets.is_some() { made } else { (self.tsc.s(elapsed) * 1e3) as u64 });
@@ -252,9 +271,8 @@ impl Setup {
                 break;
             }
         }
-        let elapsed = cycles().wrapping_sub(start);
         let made = difference(self.rig.accounts(), &before).forwarded;
-        report.sustained = Phase::of(made, elapsed, self.tsc);
+        report.sustained = Phase::since(&start, made, self.tsc);
         report.expired = (alive_before + made).saturating_sub(self.rig.sessions());
         report.burst_with_expiry = meters.whole.times(self.tsc);
         report.expiry_of_a_burst = meters.background.times(self.tsc);
@@ -263,7 +281,7 @@ impl Setup {
     fn timed_burst(&mut self, burst_ns: u64, meters: &mut Meters) {
         self.rig.now = self.rig.now.plus_ns(burst_ns);
         self.burst(BURST_PACKETS_MAX, meters);
-        self.rig.far.drain();
+        self.rig.drain();
     }
 }
 
@@ -325,8 +343,10 @@ impl SetupReport {
         println!();
         let phase = |name: &str, phase: &Phase, more: String| {
             println!(
-                "  {name:<26}{:>8.2} M/s  {:>7.0} cycles each{more}",
-                phase.m_per_s, phase.cycles_per_session
+                "  {name:<26}{:>8.2} M/s  {:>7.0} cycles each{more}{}",
+                phase.m_per_s,
+                phase.cycles_per_session,
+                phase.disturbance()
             );
         };
         let generator = format!(", generator {:.0} of them", self.generator_cycles_per_packet);

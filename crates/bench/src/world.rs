@@ -233,7 +233,6 @@ pub fn sizes(sessions: u32) -> WorkerSizes {
 
 /// The far ends of a worker's rings, kept open.
 pub struct FarEnds {
-    #[allow(dead_code, reason = "for the published scenarios")]
     /// Commands down.
     pub commands: rtrb::Producer<Command>,
     /// Events up.

@@ -1,0 +1,351 @@
+//! `carrack bench churn`: steady traffic while a management client deletes sessions, which come back with their next
+//! packet.
+//!
+//! The client is a thread of its own at the far ends of the worker's rings: it takes a snapshot of all sessions every few
+//! seconds by a table walk and deletes random ones of it in batches, by the commands that the API sends.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use carrack_nat::Rng;
+use carrack_nat::row::{Filter, SessionKey};
+use carrack_pipeline::mailbox::{Command, Dump, Event, Row, Table};
+use clap::Args;
+use serde::Serialize;
+
+use crate::clock::Tsc;
+use crate::forward::{BenchError, difference, drops_of, pin};
+use crate::layout::Layout;
+use crate::memory;
+use crate::offered::{Load, RING_PACKETS, Random, closed_loop, fill, offer};
+use crate::report::grouped;
+use crate::rig::{Rig, RigSpec};
+use crate::world::{FarEnds, InstanceSpec, Mode};
+
+/// Sessions a command deletes.
+const BATCH: usize = 40;
+/// Rows on their way from the worker to the client.
+const ROWS: usize = 8_192;
+/// A new snapshot is asked for so long after the last one.
+const SNAPSHOT_EVERY: Duration = Duration::from_secs(2);
+
+/// Options of `bench churn`.
+#[derive(Debug, Clone, Args)]
+pub struct ChurnArgs {
+    /// Sessions in the tables
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1_024..=100_000_000))]
+    pub sessions: u32,
+    /// Deletions a second
+    #[arg(long, default_value_t = 70_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub rate: u32,
+    /// Traffic both ways, as a share of the capacity measured first
+    #[arg(long, default_value = "50%", value_parser = crate::latency::percent)]
+    pub load: f64,
+    /// Seconds to measure
+    #[arg(long, default_value_t = 10.0)]
+    pub seconds: f64,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What traffic and client saw.
+#[derive(Debug, Clone, Serialize)]
+pub struct Churned {
+    /// Packets that fell due, answers of the far end included.
+    pub offered: u64,
+    /// Packets that left the router.
+    pub arrived: u64,
+    /// Packets that did not arrive, as generator and far end count them.
+    pub lost: u64,
+    /// Packets that found the receive ring full.
+    pub missed: u64,
+    /// Packets the router dropped, by reason.
+    pub drops: BTreeMap<&'static str, u64>,
+    /// Million packets that left the router a second, both ways together.
+    pub mpps: f64,
+    /// Sessions that were asked to be deleted.
+    pub asked: u64,
+    /// Sessions that existed and were deleted.
+    pub deleted: u64,
+    /// Sessions deleted a second.
+    pub deleted_per_s: f64,
+    /// Sessions that came back, a second.
+    pub recreated_per_s: f64,
+    /// Snapshots of all sessions that were complete.
+    pub snapshots: u64,
+    /// Rows in all of them.
+    pub rows: u64,
+    /// Loss seen outside is loss counted inside, to the packet.
+    pub is_accounted: bool,
+}
+
+/// The client's tally.
+#[derive(Default)]
+struct Tally {
+    asked: u64,
+    deleted: u64,
+    answers: u64,
+    requests: u64,
+    snapshots: u64,
+    rows: u64,
+}
+
+/// The management client.
+struct Client {
+    far: FarEnds,
+    rng: Rng,
+    keys: Vec<SessionKey>,
+    fresh: Vec<SessionKey>,
+    rows: Option<rtrb::Consumer<Row>>,
+    snapshot_due: Instant,
+    tally: Tally,
+}
+
+impl Client {
+    fn new(far: FarEnds, sessions: usize) -> Self {
+        Self {
+            far,
+            rng: Rng::new(0xc1_1e47),
+            keys: Vec::with_capacity(sessions),
+            fresh: Vec::with_capacity(sessions),
+            rows: None,
+            snapshot_due: Instant::now(),
+            tally: Tally::default(),
+        }
+    }
+
+    fn run(mut self, rate: f64, stop: &AtomicBool) -> (FarEnds, Tally) {
+        let mut start = Instant::now();
+        while !stop.load(Ordering::Relaxed) {
+            self.snapshot();
+            self.events();
+            if self.keys.is_empty() {
+                // The rate counts from the first snapshot on.
+                start = Instant::now();
+            }
+            let due = (start.elapsed().as_secs_f64() * rate) as u64;
+            while self.tally.asked + BATCH as u64 <= due && self.delete_batch() {}
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        (self.far, self.tally)
+    }
+
+    fn snapshot(&mut self) {
+        if self.rows.is_none() && self.snapshot_due <= Instant::now() {
+            let (rows_out, rows) = rtrb::RingBuffer::new(ROWS);
+            let (table, filter) = (Table::Sessions, Filter::default());
+            let dump = Dump { table, filter, delete: false, rows_max: 0, rows: rows_out };
+            if self.far.commands.push(Command::Dump(dump)).is_ok() {
+                self.rows = Some(rows);
+            }
+        }
+        let Some(rows) = &mut self.rows else { return };
+        // Asked before the last rows are taken, so that none is missed.
+        let is_over = rows.is_abandoned();
+        while let Ok(row) = rows.pop() {
+            if let Row::Session(row) = row {
+                let (instance, proto) = (row.instance, row.proto);
+                self.fresh.push(SessionKey { instance, proto, inside: row.inside, remote: row.remote });
+            }
+        }
+        if is_over {
+            std::mem::swap(&mut self.keys, &mut self.fresh);
+            self.fresh.clear();
+            self.rows = None;
+            self.tally.snapshots += 1;
+            self.tally.rows += self.keys.len() as u64;
+            self.snapshot_due = Instant::now() + SNAPSHOT_EVERY;
+        }
+    }
+
+    /// False when there is nothing to delete or no room to say so.
+    fn delete_batch(&mut self) -> bool {
+        if self.keys.is_empty() || self.far.commands.slots() < 2 {
+            return false;
+        }
+        let keys: Vec<_> =
+            (0..BATCH).filter_map(|_| self.keys.get(self.rng.below(self.keys.len())).copied()).collect();
+        let count = keys.len() as u64;
+        let sent = self.far.commands.push(Command::Delete { request: self.tally.requests, keys }).is_ok();
+        if sent {
+            self.tally.asked += count;
+            self.tally.requests += 1;
+        }
+        sent
+    }
+
+    fn events(&mut self) {
+        while let Ok(event) = self.far.events.pop() {
+            if let Event::Deleted { count, .. } = event {
+                self.tally.deleted += count;
+                self.tally.answers += 1;
+            }
+        }
+    }
+}
+
+/// Traffic over the rig's first `sessions` sessions while a client deletes `rate` of them a second.
+pub fn churn_rig(
+    rig: &mut Rig,
+    tsc: Tsc,
+    load: Load,
+    rate: f64,
+    sessions: u32,
+) -> Result<Churned, BenchError> {
+    let far = rig.far.take().ok_or_else(|| BenchError("the rig has a management client already".into()))?;
+    let (sessions_before, before) = (rig.sessions(), rig.accounts().clone());
+    let client = Client::new(far, sessions as usize);
+    let stop = AtomicBool::new(false);
+    let (outcome, joined) = std::thread::scope(|scope| {
+        let client = scope.spawn(|| {
+            pin(1);
+            client.run(rate, &stop)
+        });
+        let outcome = offer(rig, tsc, load, &mut Random::new(sessions));
+        stop.store(true, Ordering::Relaxed);
+        (outcome, client.join())
+    });
+    let (far, mut tally) = joined.map_err(|_| BenchError("the management client panicked".into()))?;
+    let sessions_after = rig.sessions();
+    rig.far = Some(far);
+    settle(rig, &mut tally);
+    let deleted_late = sessions_after.saturating_sub(rig.sessions());
+    let deleted_meanwhile = tally.deleted - deleted_late;
+    let recreated = (sessions_after + deleted_meanwhile).saturating_sub(sessions_before);
+    Ok(Churned {
+        offered: outcome.offered,
+        arrived: outcome.arrived,
+        lost: outcome.lost(),
+        missed: outcome.missed,
+        drops: drops_of(&difference(rig.accounts(), &before)),
+        mpps: outcome.arrived as f64 / outcome.seconds / 1e6,
+        asked: tally.asked,
+        deleted: tally.deleted,
+        deleted_per_s: deleted_meanwhile as f64 / outcome.seconds,
+        recreated_per_s: recreated as f64 / outcome.seconds,
+        snapshots: tally.snapshots,
+        rows: tally.rows,
+        is_accounted: outcome.is_accounted() && tally.answers == tally.requests,
+    })
+}
+
+/// Takes the answers to commands that were still on their way.
+fn settle(rig: &mut Rig, tally: &mut Tally) {
+    for _ in 0..1_000 {
+        rig.idle();
+        let Some(far) = &mut rig.far else { return };
+        while let Ok(event) = far.events.pop() {
+            if let Event::Deleted { count, .. } = event {
+                tally.deleted += count;
+                tally.answers += 1;
+            }
+        }
+        if tally.answers == tally.requests {
+            return;
+        }
+    }
+}
+
+/// One `churn` run.
+#[derive(Debug, Clone, Serialize)]
+pub struct ChurnReport {
+    /// Always `churn`.
+    pub scenario: &'static str,
+    /// Always `nat44` here.
+    pub translation: &'static str,
+    /// Sessions in the tables.
+    pub sessions: u32,
+    /// Deletions asked for, a second.
+    pub rate: u32,
+    /// Share of the capacity that was offered, percent.
+    pub load_percent: f64,
+    /// What was seen.
+    #[serde(flatten)]
+    pub seen: Churned,
+    /// Translated packets verified bit by bit.
+    pub packets_verified: u64,
+    /// Every packet accounted for, every deletion answered.
+    pub ok: bool,
+}
+
+/// Runs the measurement.
+pub fn churn(args: &ChurnArgs) -> Result<ChurnReport, BenchError> {
+    let layout = Layout::for_sessions(args.sessions, 16, 4);
+    let instance = InstanceSpec {
+        mode: Mode::Pba,
+        subscribers: layout.subscribers,
+        ports: layout.ports,
+        block: 256,
+        udp_s: 300,
+        hold_s: 0,
+    };
+    let spec = RigSpec { instance, layout, sessions: args.sessions, frame_bytes: 64 };
+    memory::check(&spec)?;
+    pin(0);
+    let (tsc, mut rig) = (Tsc::measure(), Rig::new(&spec)?);
+    fill(&mut rig, tsc, 0, args.sessions, true);
+    let mut picks = Random::new(args.sessions);
+    let capacity = closed_loop(&mut rig, tsc, (args.seconds * 0.2).min(2.0), true, &mut picks);
+    let pps = capacity * args.load / 100.0;
+    let load = Load { pps, seconds: args.seconds, both: true, ring: RING_PACKETS };
+    let seen = churn_rig(&mut rig, tsc, load, f64::from(args.rate), args.sessions)?;
+    Ok(ChurnReport {
+        scenario: "churn",
+        translation: "nat44",
+        sessions: args.sessions,
+        rate: args.rate,
+        load_percent: args.load,
+        packets_verified: rig.verified()?,
+        ok: seen.is_accounted && seen.deleted > 0,
+        seen,
+    })
+}
+
+impl ChurnReport {
+    /// For people.
+    pub fn print(&self) {
+        println!(
+            "NAT44 with {} sessions, {} of them deleted a second, {} % load both ways",
+            grouped(u64::from(self.sessions)),
+            grouped(u64::from(self.rate)),
+            self.load_percent
+        );
+        println!();
+        self.seen.print();
+        println!("  {:<26}{}", "verified bit by bit", grouped(self.packets_verified));
+        println!("  {:<26}{}", "all as it must be", if self.ok { "yes" } else { "NO" });
+    }
+}
+
+impl Churned {
+    /// For people.
+    pub fn print(&self) {
+        let line = |name: &str, value: String| println!("  {name:<26}{value}");
+        line("forwarded, both ways", format!("{} packets, {:.2} Mpps", grouped(self.arrived), self.mpps));
+        line("deleted", format!("{} sessions, {:.0}/s", grouped(self.deleted), self.deleted_per_s));
+        line("came back", format!("{:.0}/s", self.recreated_per_s));
+        line("snapshots", format!("{} with {} rows", self.snapshots, grouped(self.rows)));
+        line("lost, as seen outside", grouped(self.lost));
+        line("  receive ring full", grouped(self.missed));
+        for (reason, count) in &self.drops {
+            println!("    {reason:<24}{}", grouped(*count));
+        }
+        line("loss accounted for", if self.is_accounted { "to the packet" } else { "NO" }.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deleted_sessions_come_back_and_every_lost_packet_is_counted() {
+        let args = ChurnArgs { sessions: 2_048, rate: 20_000, load: 20.0, seconds: 1.5, json: false };
+        let report = churn(&args).unwrap();
+        assert!(report.ok, "{report:#?}");
+        assert!(report.seen.deleted > 0 && report.seen.recreated_per_s > 0.0, "{report:#?}");
+        assert!(report.seen.snapshots > 0 && report.seen.rows > 1_000, "{report:#?}");
+    }
+}
