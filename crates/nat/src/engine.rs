@@ -24,6 +24,8 @@ use crate::tcp::next_state;
 const EVENTS_MAX: usize = 4_096;
 /// Lines swept for expiry in one call at most: bounds the time added to a burst.
 const SWEEP_LINES_MAX: usize = 16_384;
+/// Sessions ended in one call at most: 10 to 20 microseconds of work.
+const ENDS_MAX: usize = 128;
 
 /// What became of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,7 +152,7 @@ impl Nat {
             second_s: now.s(),
             absorbed: 0,
             // A sweep is rounded up to whole groups of 64 lines.
-            due: Vec::with_capacity(SWEEP_LINES_MAX + 64),
+            due: vec![0; ENDS_MAX].into(),
         };
         this.configure(policy, now)?;
         Ok(this)
@@ -196,6 +198,27 @@ impl Nat {
         line
     }
 
+    /// For a packet from inside that will probably need a session: first fetch of what is needed to make one.
+    #[inline]
+    pub fn prefetch_miss(&self, flow: &Flow) {
+        self.tables.prefetch_miss(flow);
+    }
+
+    /// The second fetch.
+    #[inline]
+    pub fn prefetch_miss_lines(&self, flow: &Flow) {
+        self.tables.prefetch_miss_lines(flow);
+    }
+
+    /// To be called when a burst has been processed: what it made can be found from outside now.
+    #[inline]
+    pub fn settle(&mut self) {
+        self.tables.settle();
+        if std::mem::take(&mut self.tables.unentered) > 0 {
+            self.note_refusal(0, 0, Reason::NatIndexFull);
+        }
+    }
+
     /// Handles one packet. `hash` is [`Nat::hash`] of the same flow and direction, `line` what
     /// [`Nat::prefetch_line`] gave (or [`NONE`]). The frame is changed only when the verdict is `Translated`.
     ///
@@ -236,6 +259,9 @@ impl Nat {
         now: Now,
         routed_outside: impl FnOnce(VrfId, u32) -> bool,
     ) -> Verdict {
+        if flow.kind == Kind::IcmpError || direction == Direction::In {
+            self.tables.settle();
+        }
         if flow.kind == Kind::IcmpError {
             return self.icmp_error(flow, direction, frame, routed_outside);
         }

@@ -10,6 +10,8 @@ use crate::syn::OverdueSyn;
 
 /// Idle blocks looked at in one call.
 const IDLE_BLOCKS_MAX: usize = 16;
+/// Sessions whose end is prepared together, so that their memory comes meanwhile.
+const ENDS_AT_ONCE: usize = 16;
 
 impl Nat {
     /// Expires what is due, a bounded share of the tables a call. Call it often (between bursts).
@@ -36,10 +38,12 @@ impl Nat {
 
     fn sweep(&mut self, lines: usize, now_s: u32) {
         let mut due = std::mem::take(&mut self.due);
-        due.clear();
-        self.tables.deadlines.sweep(now_s, lines, &mut |id| due.push(id));
-        for id in &due {
-            self.expire_session(*id, now_s);
+        let (count, skimmed) = self.tables.deadlines.collect_due(now_s, lines, &mut due);
+        // What did not get its turn is swept next time.
+        self.pacer.give_back(lines.saturating_sub(skimmed));
+        for part in due.get(..count).unwrap_or(&[]).chunks(ENDS_AT_ONCE) {
+            self.tables.prefetch_ends(part);
+            part.iter().for_each(|id| self.expire_session(*id, now_s));
         }
         self.due = due;
     }

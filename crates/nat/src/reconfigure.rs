@@ -300,6 +300,7 @@ impl Nat {
             flags: INDEPENDENT | FORWARD,
         };
         let (local, vrf) = (line.outside(), VrfId(line.outside_vrf));
+        self.tables.settle();
         if self.tables.find_mapping(local, vrf, proto, Direction::In).is_none()
             && let Err(reason) = self.tables.add_mapping(line)
         {

@@ -21,10 +21,25 @@ pub(crate) struct Tables {
     pub(crate) subscriber_index: Index,
     /// Only while some instance filters by address.
     pub(crate) permissions: Option<Permissions>,
+    /// Index entries of this burst's new lines that packets from outside are found by, see [`Tables::settle`].
+    pending: Vec<Pending>,
+    /// Entries that found no room after all.
+    pub(crate) unentered: u64,
     capacity: Capacity,
     page_preference: PagePreference,
     pages: PageKind,
     arena_bytes: usize,
+}
+
+/// New lines that may wait for their second index entry: a burst's, and what it releases.
+const PENDING_MAX: usize = 128;
+
+/// An index entry on its way: its bucket has been asked for.
+#[derive(Debug, Clone, Copy)]
+struct Pending {
+    hash: u64,
+    id: u32,
+    of_mapping: bool,
 }
 
 /// Which mapping has sent to which address.
@@ -66,6 +81,8 @@ impl Tables {
             subscribers: Slab::new(&mut arena, capacity.subscribers as usize)?,
             subscriber_index: Index::new(&mut arena, capacity.subscribers as usize)?,
             permissions: None,
+            pending: Vec::with_capacity(PENDING_MAX),
+            unentered: 0,
             capacity,
             page_preference: pages,
             pages: arena.page_kind(),
@@ -162,18 +179,15 @@ impl Tables {
     pub(crate) fn add_mapping(&mut self, line: Mapping) -> Result<u32, Reason> {
         let id = self.mappings.alloc(line).ok_or(Reason::NatMappingTableFull)?;
         let inbound = self.hash(line.key(Direction::In));
-        if self.mapping_index.insert(inbound, id).is_err() {
-            self.mappings.free(id);
-            return Err(Reason::NatIndexFull);
-        }
+        self.mapping_index.prefetch(inbound);
         if line.flags & crate::line::INDEPENDENT != 0 {
             let outbound = self.hash(line.key(Direction::Out));
             if self.mapping_index.insert(outbound, id).is_err() {
-                self.mapping_index.remove(inbound, id);
                 self.mappings.free(id);
                 return Err(Reason::NatIndexFull);
             }
         }
+        self.defer(Pending { hash: inbound, id, of_mapping: true });
         if let Some(subscriber) = self.subscribers.get_mut(line.subscriber)
             && let Some(count) = subscriber.mappings.get_mut(usize::from(line.proto))
         {
@@ -183,6 +197,7 @@ impl Tables {
     }
 
     pub(crate) fn remove_mapping(&mut self, id: u32) -> Option<Mapping> {
+        self.settle();
         let line = *self.mappings.get(id)?;
         self.mapping_index.remove(self.hash(line.key(Direction::In)), id);
         if line.flags & crate::line::INDEPENDENT != 0 {
@@ -201,15 +216,12 @@ impl Tables {
     pub(crate) fn add_session(&mut self, mut line: Session, deadline_s: u32) -> Result<u32, Reason> {
         let id = self.sessions.alloc(line).ok_or(Reason::NatSessionTableFull)?;
         let (outbound, inbound) = (self.hash(line.key(Direction::Out)), self.hash(line.key(Direction::In)));
+        self.session_index.prefetch(inbound);
         if self.session_index.insert(outbound, id).is_err() {
             self.sessions.free(id);
             return Err(Reason::NatIndexFull);
         }
-        if self.session_index.insert(inbound, id).is_err() {
-            self.session_index.remove(outbound, id);
-            self.sessions.free(id);
-            return Err(Reason::NatIndexFull);
-        }
+        self.defer(Pending { hash: inbound, id, of_mapping: false });
         // A full permission table only narrows who else may send: the session itself stands.
         line.permission = self.permit(line.mapping, line.remote_ip).unwrap_or(NONE);
         if let Some(place) = self.sessions.get_mut(id) {
@@ -227,6 +239,7 @@ impl Tables {
 
     /// Removes a session. Its mapping and subscriber stay, with their counts taken down.
     pub(crate) fn remove_session(&mut self, id: u32) -> Option<Session> {
+        self.settle();
         if !self.sessions.is_live(id) {
             return None;
         }
@@ -243,6 +256,69 @@ impl Tables {
             subscriber.sessions = subscriber.sessions.saturating_sub(1);
         }
         Some(line)
+    }
+
+    fn defer(&mut self, pending: Pending) {
+        if self.pending.len() == PENDING_MAX {
+            self.settle();
+        }
+        self.pending.push(pending);
+    }
+
+    /// Enters what packets from outside are found by, for all lines made since the last call. Their buckets are not in
+    /// the cache when a line is made, for the outside port is chosen only then; so they are asked for, and entered
+    /// together when the burst is done, or before anything is looked for from outside or removed.
+    ///
+    /// An index is never fuller than nine tenths (its lines run out first), where the search for room does not fail in
+    /// the life of the universe; should it, the entry is missing: packets from outside find no session, and make none.
+    pub(crate) fn settle(&mut self) {
+        for at in 0..self.pending.len() {
+            let Some(Pending { hash, id, of_mapping }) = self.pending.get(at).copied() else { break };
+            let index = if of_mapping { &mut self.mapping_index } else { &mut self.session_index };
+            self.unentered += u64::from(index.insert(hash, id).is_err());
+        }
+        self.pending.clear();
+    }
+
+    /// Asks for the buckets that the mapping and the subscriber of a packet from inside are found by.
+    #[inline]
+    pub(crate) fn prefetch_miss(&self, flow: &Flow) {
+        let inside = flow.local(Direction::Out);
+        let mapping = self.hash(crate::flow::mapping_key(inside, flow.vrf, flow.proto, Direction::Out));
+        self.mapping_index.prefetch(mapping);
+        self.subscriber_index.prefetch(self.hash(subscriber_key(inside.ip, flow.vrf)));
+    }
+
+    /// Asks for the lines of the mapping and the subscriber themselves.
+    #[inline]
+    pub(crate) fn prefetch_miss_lines(&self, flow: &Flow) {
+        let inside = flow.local(Direction::Out);
+        let mapping = self.hash(crate::flow::mapping_key(inside, flow.vrf, flow.proto, Direction::Out));
+        if let Some(id) = self.mapping_index.candidate(mapping) {
+            self.mappings.prefetch(id);
+        }
+        if let Some(id) = self.subscriber_index.candidate(self.hash(subscriber_key(inside.ip, flow.vrf))) {
+            self.subscribers.prefetch(id);
+        }
+    }
+
+    /// Asks for all that the end of these sessions touches.
+    pub(crate) fn prefetch_ends(&self, ids: &[u32]) {
+        ids.iter().for_each(|id| self.sessions.prefetch(*id));
+        for line in ids.iter().filter_map(|id| self.sessions.get(*id)) {
+            self.session_index.prefetch(self.hash(line.key(Direction::Out)));
+            self.session_index.prefetch(self.hash(line.key(Direction::In)));
+            self.mappings.prefetch(line.mapping);
+            self.subscribers.prefetch(line.subscriber);
+        }
+        for line in ids.iter().filter_map(|id| self.sessions.get(*id)) {
+            if let Some(mapping) = self.mappings.get(line.mapping)
+                && mapping.sessions == 1
+            {
+                self.mapping_index.prefetch(self.hash(mapping.key(Direction::Out)));
+                self.mapping_index.prefetch(self.hash(mapping.key(Direction::In)));
+            }
+        }
     }
 
     fn permission_key(mapping: u32, remote_ip: u32) -> [u64; 2] {

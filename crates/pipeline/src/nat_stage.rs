@@ -140,6 +140,14 @@ impl Worker {
                 meta.line = self.nat.prefetch_line(meta.hash);
             }
         }
+        // Who has no session from inside will need a mapping and a subscriber.
+        let needs = |meta: &Meta| meta.line == NO_LINE && meta.direction == Some(Direction::Out);
+        for (_, meta) in burst.going().filter(|(_, meta)| needs(meta)) {
+            self.nat.prefetch_miss(&meta.flow);
+        }
+        for (_, meta) in burst.going().filter(|(_, meta)| needs(meta)) {
+            self.nat.prefetch_miss_lines(&meta.flow);
+        }
         for at in 0..burst.len {
             let (Some(Some(frame)), Some(meta)) = (burst.frames.get_mut(at), burst.meta.get_mut(at)) else {
                 continue;
@@ -153,6 +161,7 @@ impl Worker {
                 self.hand_over(burst, at, owner, Resume::Nat, now);
             }
         }
+        self.nat.settle();
     }
 
     #[inline]

@@ -66,20 +66,21 @@ impl Deadlines {
     }
 
     /// As [`Deadlines::sweep`], but writes the ids to `due` and stops when that is full, so that the work of
-    /// one call is bounded however many deadlines come at once. Returns the number of ids written.
+    /// one call is bounded however many deadlines come at once. Returns the number of ids written, and of lines
+    /// skimmed.
     #[inline]
-    pub fn collect_due(&mut self, now_s: u32, budget_lines: usize, due: &mut [u32]) -> usize {
+    pub fn collect_due(&mut self, now_s: u32, budget_lines: usize, due: &mut [u32]) -> (usize, usize) {
         let mut count = 0;
         if due.is_empty() {
-            return 0;
+            return (0, 0);
         }
-        self.skim(now_s, budget_lines, &mut |id| {
+        let skimmed = self.skim(now_s, budget_lines, &mut |id| {
             // Invariant: the skim stops as soon as count reaches the length.
             due[count] = id;
             count += 1;
             count < due.len()
         });
-        count
+        (count, skimmed)
     }
 
     /// Lines a full sweep has to look at: up to the highest that ever had a deadline.
@@ -186,6 +187,12 @@ impl SweepPacer {
         let lines = lines.min(self.lines_per_call_max);
         self.carry = owed - lines as u128 * period;
         lines
+    }
+
+    /// Owes lines again that were due but not swept.
+    #[inline]
+    pub fn give_back(&mut self, lines: usize) {
+        self.carry += lines as u128 * u128::from(self.period_ns);
     }
 }
 

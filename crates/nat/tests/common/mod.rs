@@ -283,8 +283,8 @@ impl World {
 
     /// Lets seconds go by, the engine doing its work.
     pub fn wait(&mut self, seconds: u64) {
-        for _ in 0..seconds {
-            self.now = self.now.plus_ns(1_000_000_000);
+        for _ in 0..seconds * 20 {
+            self.now = self.now.plus_ns(50_000_000);
             for nat in &mut self.nats {
                 nat.expire(self.now);
             }

@@ -62,7 +62,7 @@ fn no_line_is_visited_twice_in_one_call_wherever_the_last_one_stopped() {
         for id in 0..128 {
             d.set(id, 5);
         }
-        assert_eq!(d.collect_due(10, usize::MAX, &mut vec![0; first]), first.min(128));
+        assert_eq!(d.collect_due(10, usize::MAX, &mut vec![0; first]).0, first.min(128));
         let mut seen = [0; 128];
         assert_eq!(d.sweep(10, usize::MAX, &mut |id| seen[id as usize] += 1), 128);
         assert_eq!(seen, [1; 128], "after {first}");
@@ -86,13 +86,13 @@ fn a_full_buffer_stops_the_sweep_and_the_next_goes_on_behind_it() {
     let mut all = Vec::new();
     let mut due = [0; 7];
     while all.len() < 334 {
-        let n = d.collect_due(10, usize::MAX, &mut due);
+        let (n, _) = d.collect_due(10, usize::MAX, &mut due);
         assert!(n > 0);
         all.extend_from_slice(&due[..n]);
     }
     all.truncate(334);
     assert_eq!(all, (0..1000).step_by(3).collect::<Vec<u32>>());
-    assert_eq!(d.collect_due(10, 100, &mut []), 0);
+    assert_eq!(d.collect_due(10, 100, &mut []), (0, 0));
 }
 
 #[test]
