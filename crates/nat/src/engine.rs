@@ -152,7 +152,7 @@ impl Nat {
             second_s: now.s(),
             absorbed: 0,
             // A sweep is rounded up to whole groups of 64 lines.
-            due: vec![0; ENDS_MAX].into(),
+            due: vec![0; ENDS_MAX],
         };
         this.configure(policy, now)?;
         Ok(this)
