@@ -24,6 +24,13 @@ use crate::tcp::next_state;
 const EVENTS_MAX: usize = 4_096;
 /// Lines swept for expiry in one call at most: bounds the time added to a burst.
 const SWEEP_LINES_MAX: usize = 16_384;
+/// A packet that will probably need a session, and its likely subscriber.
+#[derive(Debug)]
+struct Expected {
+    flow: Flow,
+    subscriber: u32,
+}
+
 /// Sessions ended in one call at most: 10 to 20 microseconds of work.
 const ENDS_MAX: usize = 128;
 
@@ -116,6 +123,8 @@ pub struct Nat {
     pub(crate) absorbed: u64,
     /// Due lines of one sweep; reused.
     pub(crate) due: Vec<u32>,
+    /// Packets of this burst that will probably need a session.
+    expected: Vec<Expected>,
 }
 
 impl Nat {
@@ -153,6 +162,7 @@ impl Nat {
             absorbed: 0,
             // A sweep is rounded up to whole groups of 64 lines.
             due: vec![0; ENDS_MAX],
+            expected: Vec::with_capacity(carrack_base::BURST_PACKETS_MAX),
         };
         this.configure(policy, now)?;
         Ok(this)
@@ -198,16 +208,37 @@ impl Nat {
         line
     }
 
-    /// For a packet from inside that will probably need a session: first fetch of what is needed to make one.
+    /// Tells of a packet from inside that will probably need a session, before [`Nat::prepare`].
     #[inline]
-    pub fn prefetch_miss(&self, flow: &Flow) {
-        self.tables.prefetch_miss(flow);
+    pub fn expect_miss(&mut self, flow: &Flow) {
+        if self.expected.len() < self.expected.capacity() {
+            self.tables.prefetch_miss(flow);
+            self.expected.push(Expected { flow: *flow, subscriber: NONE });
+        }
     }
 
-    /// The second fetch.
-    #[inline]
-    pub fn prefetch_miss_lines(&self, flow: &Flow) {
-        self.tables.prefetch_miss_lines(flow);
+    /// Fetches what the sessions of all expected packets will need, one step of each at a time: mappings, subscribers,
+    /// the addresses of their blocks, the blocks' ports.
+    pub fn prepare(&mut self) {
+        let Self { expected, tables, states, .. } = self;
+        for miss in expected.iter_mut() {
+            miss.subscriber = tables.prefetch_miss_lines(&miss.flow);
+        }
+        let homes = |miss: &Expected| {
+            let line = tables.subscribers.get(miss.subscriber)?;
+            Some((states.get(line.instance().index())?, *line.blocks().last()?))
+        };
+        for miss in expected.iter() {
+            if let Some((state, block)) = homes(miss) {
+                state.ports.prefetch_address(block.address, miss.flow.proto);
+            }
+        }
+        for miss in expected.iter() {
+            if let Some((state, block)) = homes(miss) {
+                state.ports.prefetch_block(block, miss.flow.proto);
+            }
+        }
+        expected.clear();
     }
 
     /// To be called when a burst has been processed: what it made can be found from outside now.

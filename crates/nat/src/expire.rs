@@ -3,7 +3,7 @@
 use carrack_base::{Now, PoolId, Proto, Reason};
 
 use crate::engine::{Nat, idle_timeout_s};
-use crate::line::FORWARD;
+use crate::line::{FORWARD, Mapping};
 use crate::policy::Assignment;
 use crate::row::NatEvent;
 use crate::syn::OverdueSyn;
@@ -42,10 +42,29 @@ impl Nat {
         // What did not get its turn is swept next time.
         self.pacer.give_back(lines.saturating_sub(skimmed));
         for part in due.get(..count).unwrap_or(&[]).chunks(ENDS_AT_ONCE) {
-            self.tables.prefetch_ends(part);
+            self.prefetch_ends(part);
             part.iter().for_each(|id| self.expire_session(*id, now_s));
         }
         self.due = due;
+    }
+
+    /// Fetches what the end of these sessions will touch, one step of each at a time.
+    fn prefetch_ends(&self, ids: &[u32]) {
+        self.tables.prefetch_ends(ids);
+        let last_mappings = || {
+            let sessions = ids.iter().filter_map(|id| self.tables.sessions.get(*id));
+            let mappings = sessions.filter_map(|line| self.tables.mappings.get(line.mapping));
+            mappings.filter(|mapping| mapping.sessions == 1)
+        };
+        let ports_of =
+            |mapping: &Mapping| self.states.get(usize::from(mapping.instance)).map(|state| &state.ports);
+        for mapping in last_mappings() {
+            ports_of(mapping).inspect(|ports| ports.prefetch_address(mapping.address, mapping.proto()));
+        }
+        for mapping in last_mappings() {
+            let (address, port) = (mapping.address, mapping.outside_port);
+            ports_of(mapping).inspect(|ports| ports.prefetch_port(address, mapping.proto(), port));
+        }
     }
 
     /// A session's deadline has come: it ends, or gets a later one because packets came meanwhile.

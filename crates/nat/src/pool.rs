@@ -369,6 +369,35 @@ impl Ports {
         }
     }
 
+    /// Fetches what tells where an address's ports are.
+    #[inline]
+    pub(crate) fn prefetch_address(&self, address: u16, proto: Proto) {
+        if let Some(home) = self.addresses.get(usize::from(address)) {
+            carrack_tables::prefetch(&home.first);
+            home.maps.get(proto.index()).inspect(|map| carrack_tables::prefetch(*map));
+        }
+    }
+
+    /// Fetches a port's bit, and its block's line.
+    #[inline]
+    pub(crate) fn prefetch_port(&self, address: u16, proto: Proto, port: u16) {
+        if let Some(home) = self.addresses.get(usize::from(address)) {
+            home.maps.get(proto.index()).inspect(|map| map.prefetch(port));
+            let block = port.checked_sub(home.first).and_then(|at| at.checked_div(self.block_size));
+            block
+                .and_then(|at| home.blocks.get(usize::from(at)))
+                .inspect(|block| carrack_tables::prefetch(*block));
+        }
+    }
+
+    /// Fetches the first port's bit of a block, and the block's line.
+    #[inline]
+    pub(crate) fn prefetch_block(&self, at: crate::line::BlockRef, proto: Proto) {
+        if let Some(range) = self.block_range(at) {
+            self.prefetch_port(at.address, proto, *range.start());
+        }
+    }
+
     /// Takes a mapping's port back. `hold` keeps it from others for the hold time (RFC 6888 REQ-8).
     pub(crate) fn release(&mut self, address: u16, port: u16, proto: Proto, now_s: u32, hold: bool) {
         self.free_port(address, port, proto, now_s, hold);

@@ -289,17 +289,23 @@ impl Tables {
         self.subscriber_index.prefetch(self.hash(subscriber_key(inside.ip, flow.vrf)));
     }
 
-    /// Asks for the lines of the mapping and the subscriber themselves.
+    /// Asks for the lines of the mapping and the subscriber themselves. The likely subscriber, or [`NONE`].
     #[inline]
-    pub(crate) fn prefetch_miss_lines(&self, flow: &Flow) {
+    pub(crate) fn prefetch_miss_lines(&self, flow: &Flow) -> u32 {
         let inside = flow.local(Direction::Out);
         let mapping = self.hash(crate::flow::mapping_key(inside, flow.vrf, flow.proto, Direction::Out));
         if let Some(id) = self.mapping_index.candidate(mapping) {
             self.mappings.prefetch(id);
         }
-        if let Some(id) = self.subscriber_index.candidate(self.hash(subscriber_key(inside.ip, flow.vrf))) {
-            self.subscribers.prefetch(id);
+        let Some(id) = self.subscriber_index.candidate(self.hash(subscriber_key(inside.ip, flow.vrf))) else {
+            return NONE;
+        };
+        if let Some(line) = self.subscribers.get(id) {
+            // Two cache lines: counts and first blocks, and the rest.
+            carrack_tables::prefetch(line);
+            carrack_tables::prefetch(&line.tokens_at_ms);
         }
+        id
     }
 
     /// Asks for all that the end of these sessions touches.

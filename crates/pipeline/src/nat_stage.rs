@@ -143,11 +143,9 @@ impl Worker {
         // Who has no session from inside will need a mapping and a subscriber.
         let needs = |meta: &Meta| meta.line == NO_LINE && meta.direction == Some(Direction::Out);
         for (_, meta) in burst.going().filter(|(_, meta)| needs(meta)) {
-            self.nat.prefetch_miss(&meta.flow);
+            self.nat.expect_miss(&meta.flow);
         }
-        for (_, meta) in burst.going().filter(|(_, meta)| needs(meta)) {
-            self.nat.prefetch_miss_lines(&meta.flow);
-        }
+        self.nat.prepare();
         for at in 0..burst.len {
             let (Some(Some(frame)), Some(meta)) = (burst.frames.get_mut(at), burst.meta.get_mut(at)) else {
                 continue;

@@ -4,6 +4,7 @@
 use core::ops::RangeInclusive;
 
 use crate::arena::{Arena, ArenaArray, ArenaError};
+use crate::prefetch_read;
 
 const PORTS: usize = 65_536;
 const WORDS: usize = PORTS / 64;
@@ -45,37 +46,63 @@ impl Parity {
 /// sixty-four full words a step, so a search in a nearly full range stays short.
 #[derive(Debug)]
 pub struct PortMap {
-    /// Used or held. This is all that an allocation looks at.
-    busy: ArenaArray<u64>,
-    /// Two generations of held ports; `now` says which of them takes the ports freed now.
-    held: [ArenaArray<u64>; 2],
-    /// A bit for each word without a free even (0) or odd (1) port.
-    full: [ArenaArray<u64>; 2],
-    now: usize,
+    /// From [`BUSY`]: used or held, which is all that an allocation looks at. From [`FULL`]: a bit for each of these
+    /// words without a free even (0) or odd (1) port. From [`HELD`]: two generations of held ports. One array, so that
+    /// the map itself is one cache line.
+    words: ArenaArray<u64>,
     held_count: [u32; 2],
     used_count: u32,
     hold_s: u32,
     epoch: u32,
+    /// Which generation takes the ports freed now.
+    now: u8,
 }
+
+/// Where the used or held ports begin.
+const BUSY: usize = 0;
+/// Where each summary begins.
+const FULL: [usize; 2] = [WORDS, WORDS + SUMMARY];
+/// Where each generation of held ports begins.
+const HELD: [usize; 2] = [WORDS + 2 * SUMMARY, 2 * WORDS + 2 * SUMMARY];
+const ALL: usize = 3 * WORDS + 2 * SUMMARY;
+/// Up to so many words (a block's, mostly) are looked through without asking a summary first.
+const SHORT_WORDS: usize = 16;
+
+const _: () = assert!(size_of::<PortMap>() <= 64);
 
 impl PortMap {
     /// Bytes a port map takes from its arena.
     pub const fn bytes_for() -> usize {
-        3 * Arena::bytes_for::<u64>(WORDS) + 2 * Arena::bytes_for::<u64>(SUMMARY)
+        Arena::bytes_for::<u64>(ALL)
     }
 
     /// Carves a port map with all ports free. With `hold_s` of 0 a freed port may be given again at once.
     pub fn new(arena: &mut Arena, hold_s: u32) -> Result<PortMap, ArenaError> {
-        Ok(PortMap {
-            busy: arena.array(WORDS)?,
-            held: [arena.array(WORDS)?, arena.array(WORDS)?],
-            full: [arena.array(SUMMARY)?, arena.array(SUMMARY)?],
-            now: 0,
-            held_count: [0; 2],
-            used_count: 0,
-            hold_s,
-            epoch: 0,
-        })
+        Ok(PortMap { words: arena.array(ALL)?, held_count: [0; 2], used_count: 0, hold_s, epoch: 0, now: 0 })
+    }
+
+    /// Fetches what an allocation of this port, or its release, will look at.
+    #[inline]
+    pub fn prefetch(&self, port: u16) {
+        prefetch_read(self.words.as_ptr().wrapping_add(BUSY + usize::from(port) / 64));
+    }
+
+    #[inline(always)]
+    fn busy(&self, word: usize) -> u64 {
+        // Invariant: callers' words are below WORDS.
+        self.words[BUSY + word]
+    }
+
+    #[inline(always)]
+    fn held_bits(&self, generation: usize, word: usize) -> u64 {
+        // Invariant: a generation is 0 or 1, and callers' words are below WORDS. Nothing held is not looked at.
+        if self.held_count[generation] == 0 { 0 } else { self.words[HELD[generation] + word] }
+    }
+
+    #[inline(always)]
+    fn full(&self, parity: usize, group: usize) -> u64 {
+        // Invariant: a parity is 0 or 1, and callers' groups are below SUMMARY.
+        self.words[FULL[parity] + group]
     }
 
     /// Takes a free port of the range, the first from a place that `start_hint` (uniformly random) chooses;
@@ -97,7 +124,7 @@ impl PortMap {
     /// Takes this port; `false` when it is used or held.
     pub fn alloc_exact(&mut self, port: u16, now_s: u32) -> bool {
         self.rotate(now_s);
-        let free = !bit(&self.busy, port);
+        let free = !self.is_busy(port);
         if free {
             self.mark_used(port);
         }
@@ -137,23 +164,29 @@ impl PortMap {
         let (word, mask) = place(port);
         if hold && self.hold_s > 0 {
             // Invariant: `now` is 0 or 1, and a word of a port is below WORDS.
-            self.held[self.now][word] |= mask;
-            self.held_count[self.now] += 1;
+            let now = usize::from(self.now);
+            self.words[HELD[now] + word] |= mask;
+            self.held_count[now] += 1;
         } else {
-            self.busy[word] &= !mask;
-            self.update_summary(word);
+            self.set_busy(word, self.busy(word) & !mask);
         }
         true
     }
 
     /// Whether the port is used; a held one is not.
     pub fn is_used(&self, port: u16) -> bool {
-        bit(&self.busy, port) && !bit(&self.held[0], port) && !bit(&self.held[1], port)
+        self.is_busy(port) && !self.is_held(port)
+    }
+
+    fn is_busy(&self, port: u16) -> bool {
+        let (word, mask) = place(port);
+        self.busy(word) & mask != 0
     }
 
     /// Whether the port was held back when the map was last changed.
     pub fn is_held(&self, port: u16) -> bool {
-        bit(&self.held[0], port) || bit(&self.held[1], port)
+        let (word, mask) = place(port);
+        (self.held_bits(0, word) | self.held_bits(1, word)) & mask != 0
     }
 
     /// Used ports of the range.
@@ -164,8 +197,7 @@ impl PortMap {
         }
         let mut count = 0;
         for word in lo / 64..=hi / 64 {
-            // Invariant: a word of a port is below WORDS.
-            let used = self.busy[word] & !self.held[0][word] & !self.held[1][word];
+            let used = self.busy(word) & !self.held_bits(0, word) & !self.held_bits(1, word);
             count += (used & range_bits(word, lo, hi)).count_ones();
         }
         count
@@ -197,9 +229,9 @@ impl PortMap {
 
     #[cold]
     fn turn(&mut self, turns: u32) {
-        self.release(self.now ^ 1);
+        self.release(usize::from(self.now ^ 1));
         if turns >= 2 {
-            self.release(self.now);
+            self.release(usize::from(self.now));
         }
         self.now ^= 1;
     }
@@ -211,31 +243,29 @@ impl PortMap {
             return;
         }
         for word in 0..WORDS {
-            let held = core::mem::take(&mut self.held[generation][word]);
+            // Invariant: a generation is 0 or 1.
+            let held = core::mem::take(&mut self.words[HELD[generation] + word]);
             if held != 0 {
-                self.busy[word] &= !held;
-                self.update_summary(word);
+                self.set_busy(word, self.busy(word) & !held);
             }
         }
     }
 
     fn mark_used(&mut self, port: u16) {
         let (word, mask) = place(port);
-        // Invariant: a word of a port is below WORDS.
-        self.busy[word] |= mask;
+        self.set_busy(word, self.busy(word) | mask);
         self.used_count += 1;
-        self.update_summary(word);
     }
 
-    fn update_summary(&mut self, word: usize) {
-        // Invariant: word < WORDS, hence word / 64 < SUMMARY.
-        let free = !self.busy[word];
+    /// Changes a word, and its summaries where it became full or is no longer, which is seldom.
+    fn set_busy(&mut self, word: usize, busy: u64) {
+        // Invariant: a word of a port is below WORDS, hence word / 64 < SUMMARY.
+        let before = core::mem::replace(&mut self.words[BUSY + word], busy);
         let mask = 1 << (word % 64);
-        for (full, bits) in self.full.iter_mut().zip([EVEN, !EVEN]) {
-            if free & bits == 0 {
-                full[word / 64] |= mask;
-            } else {
-                full[word / 64] &= !mask;
+        for (start, bits) in FULL.into_iter().zip([EVEN, !EVEN]) {
+            let (was_full, is_full) = (!before & bits == 0, !busy & bits == 0);
+            if was_full != is_full {
+                self.words[start + word / 64] ^= mask;
             }
         }
     }
@@ -243,16 +273,14 @@ impl PortMap {
     /// The first free port from `lo` to `hi`.
     fn first_free(&self, lo: usize, hi: usize, parity: Option<Parity>) -> Option<u16> {
         let wanted = parity.map_or(u64::MAX, Parity::bits);
+        let short = hi / 64 < lo / 64 + SHORT_WORDS;
         let full = |i: usize| match parity {
-            // Invariant: i < SUMMARY, for it comes from `words_with_room`.
-            Some(Parity::Even) => self.full[0][i],
-            Some(Parity::Odd) => self.full[1][i],
-            None => self.full[0][i] & self.full[1][i],
+            _ if short => 0,
+            Some(Parity::Even) => self.full(0, i),
+            Some(Parity::Odd) => self.full(1, i),
+            None => self.full(0, i) & self.full(1, i),
         };
-        first_in_words(lo, hi, full, |word| {
-            // Invariant: a word of a port is below WORDS.
-            !self.busy[word] & wanted & range_bits(word, lo, hi)
-        })
+        first_in_words(lo, hi, full, |word| !self.busy(word) & wanted & range_bits(word, lo, hi))
     }
 
     /// The first port from `lo` to `hi` that is free and followed by a free one.
@@ -261,13 +289,11 @@ impl PortMap {
         // A word without a free even port can still hold the odd half of a pair when the parity does not
         // matter.
         let full = |i: usize| {
-            // Invariant: i < SUMMARY.
-            if even_first { self.full[0][i] | self.full[1][i] } else { self.full[0][i] & self.full[1][i] }
+            if even_first { self.full(0, i) | self.full(1, i) } else { self.full(0, i) & self.full(1, i) }
         };
         first_in_words(lo, hi, full, |word| {
-            // Invariant: a word of a port is below WORDS.
-            let free = !self.busy[word];
-            let next = self.busy.get(word + 1).map_or(0, |busy| !busy);
+            let free = !self.busy(word);
+            let next = if word + 1 < WORDS { !self.busy(word + 1) } else { 0 };
             free & (free >> 1 | next << 63) & wanted & range_bits(word, lo, hi)
         })
     }
@@ -319,13 +345,6 @@ fn range_bits(word: usize, lo: usize, hi: usize) -> u64 {
 #[inline(always)]
 fn place(port: u16) -> (usize, u64) {
     (usize::from(port / 64), 1 << (port % 64))
-}
-
-#[inline(always)]
-fn bit(words: &[u64], port: u16) -> bool {
-    let (word, mask) = place(port);
-    // Invariant: a word of a port is below WORDS, the length of all bitmaps.
-    words[word] & mask != 0
 }
 
 #[cfg(test)]

@@ -12,8 +12,9 @@ fn ports(hold_s: u32) -> PortMap {
 
 fn assert_summaries_agree(map: &PortMap) {
     for word in 0..WORDS {
-        for (full, bits) in map.full.iter().zip([EVEN, !EVEN]) {
-            assert_eq!(full[word / 64] >> (word % 64) & 1 == 1, !map.busy[word] & bits == 0, "word {word}");
+        for (parity, bits) in [EVEN, !EVEN].into_iter().enumerate() {
+            let full = map.full(parity, word / 64) >> (word % 64) & 1 == 1;
+            assert_eq!(full, !map.busy(word) & bits == 0, "word {word}");
         }
     }
     assert_eq!(map.used(), map.used_in(0..=u16::MAX));
