@@ -241,6 +241,27 @@ impl Nat {
         expected.clear();
     }
 
+    /// The session of a packet from inside that probably has none, made if it may have one. `Err` is why it is refused,
+    /// which has been noted, or `None`: [`Nat::process`] tells more.
+    ///
+    /// # Errors
+    /// The reason for a drop, if that is what it comes to.
+    pub fn open_from_inside(
+        &mut self,
+        flow: &Flow,
+        hash: u64,
+        now: Now,
+        routed_outside: impl FnOnce(VrfId, u32) -> bool,
+    ) -> Result<u32, Option<Reason>> {
+        if let Some(id) = self.tables.find_session(hash, flow, Direction::Out) {
+            return Ok(id);
+        }
+        self.miss(flow, Direction::Out, &[], now, routed_outside).map_err(|verdict| match verdict {
+            Verdict::Drop(reason) => Some(reason),
+            _ => None,
+        })
+    }
+
     /// To be called when a burst has been processed: what it made can be found from outside now.
     #[inline]
     pub fn settle(&mut self) {

@@ -115,6 +115,8 @@ pub(crate) enum Resume {
 pub(crate) struct Burst {
     pub(crate) frames: [Option<Frame>; BURST_PACKETS_MAX],
     pub(crate) meta: [Meta; BURST_PACKETS_MAX],
+    /// Why a packet got no session when it was asked for beforehand.
+    pub(crate) refused: [Option<Reason>; BURST_PACKETS_MAX],
     pub(crate) len: usize,
 }
 
@@ -123,6 +125,7 @@ impl Burst {
         Self {
             frames: [const { None }; BURST_PACKETS_MAX],
             meta: [Meta::default(); BURST_PACKETS_MAX],
+            refused: [None; BURST_PACKETS_MAX],
             len: 0,
         }
     }
@@ -133,6 +136,7 @@ impl Burst {
             (Some(place), Some(about)) => {
                 *place = Some(frame);
                 *about = meta;
+                self.refused[self.len] = None;
                 self.len += 1;
                 Ok(())
             }
@@ -146,10 +150,19 @@ impl Burst {
         match self.frames.get_mut(self.len) {
             Some(place) => {
                 *place = Some(frame);
+                // Invariant: as many places as frames.
+                self.refused[self.len] = None;
                 self.len += 1;
                 Ok(())
             }
             None => Err(frame),
+        }
+    }
+
+    /// The packet at this place has been refused a session already.
+    pub(crate) fn refuse(&mut self, at: usize, reason: Option<Reason>) {
+        if let Some(place) = self.refused.get_mut(at) {
+            *place = reason;
         }
     }
 

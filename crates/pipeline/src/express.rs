@@ -6,12 +6,13 @@
 //! same, only slower. Packets leave in the order in which they came: what waits for the general stages goes through
 //! them before the next one passes.
 
-use carrack_base::{BURST_PACKETS_MAX, Now, PortId, Proto, WorkerId};
+use carrack_base::{BURST_PACKETS_MAX, Now, PortId, Proto, Reason, WorkerId};
 use carrack_frame::{Frame, FramePool};
-use carrack_nat::{Crossings, Direction, LINE_AWAY, NO_LINE, common_state, packed_key};
+use carrack_nat::{Crossings, Direction, Flow, Kind, LINE_AWAY, NO_LINE, common_state, packed_key};
 
 use crate::burst::Burst;
 use crate::exits::{Exits, HEADER_BYTES};
+use crate::nat_stage::leaves;
 use crate::neighbours::Neighbours;
 use crate::parse::{COMMON_BYTES, Seen, in_transit, recognise};
 use crate::plan::{Common, Plan};
@@ -31,6 +32,31 @@ struct Pass {
     state: u16,
     /// Bytes of the IPv4 packet, 0 when it is not a common one; in the end, the port it leaves by.
     total: u16,
+    /// Why it got no session.
+    refused: Option<Reason>,
+}
+
+impl Pass {
+    /// The packet as one that may open a session here: UDP, which needs no state to begin with.
+    fn opening(&self, common: &Common) -> Option<Flow> {
+        let is_udp = Some(self.state) == common_state(Proto::Udp, 0);
+        let (src, dst) = ((self.addresses >> 32) as u32, self.addresses as u32);
+        // No session vouches for the addresses yet.
+        let may = self.line == NO_LINE && self.total != 0 && is_udp && in_transit(src) && in_transit(dst);
+        may.then_some(Flow {
+            src,
+            dst,
+            sport: (self.ports >> 16) as u16,
+            dport: self.ports as u16,
+            vrf: common.vrf,
+            l3: 14,
+            l4: 34,
+            proto: Proto::Udp,
+            ip_proto: 17,
+            bits: 0,
+            kind: Kind::Whole,
+        })
+    }
 }
 
 /// One burst in the lane.
@@ -85,7 +111,11 @@ impl Worker {
             };
             // What waits for the general stages goes through them before anything else passes.
             let left = rx.len().min(1 + lane.waiting_from(at + 1));
-            rx.drain(..left).for_each(|frame| self.leave(frame, burst));
+            for (frame, pass) in rx.drain(..left).zip(lane.passes.iter().skip(at)) {
+                let place = burst.len;
+                self.leave(frame, burst);
+                burst.refuse(place, pass.refused);
+            }
             at += left;
             if !rx.is_empty() {
                 self.run(burst, entry.port, false, entry.now, pool);
@@ -107,28 +137,36 @@ impl Worker {
         let mut clock = StageClock::start(entry.sampled, rx.len());
         let Lane { passes, exits, known } = lane;
         let passes = passes.get_mut(first..end).unwrap_or(&mut []);
-        let mut driver = Driver {
-            tables: self.nat.crossings(),
-            plan: &self.plan,
-            neighbours: &self.neighbours,
-            exits,
-            common: entry.common,
-            // One worker alone asks nobody.
-            owner: (self.workers > 1).then_some(self.id),
-            now_s: entry.now.s(),
-        };
         if !*known {
+            let driver = self.driver(exits, entry);
             driver.recognise_all::<OUT>(rx, passes);
             clock.lap(&mut self.stats, Stage::Parse);
-            driver.fetch_all(passes);
+            let driver = self.driver(exits, entry);
+            let missing = driver.fetch_all(passes);
+            if OUT && missing {
+                self.expect_misses(passes, &entry.common);
+            }
             clock.lap(&mut self.stats, Stage::Nat);
             *known = true;
         }
-        let run = driver.pass_all::<OUT>(rx, passes, room);
+        let (mut count, mut bytes) = (0, 0);
+        loop {
+            let (frames, passes) =
+                (rx.get_mut(count..).unwrap_or(&mut []), passes.get_mut(count..).unwrap_or(&mut []));
+            let run = self.driver(exits, entry).pass_all::<OUT>(frames, passes, room - count);
+            count += run.count;
+            bytes += run.bytes;
+            let stopped = passes.get_mut(run.count).filter(|_| OUT && count < room);
+            if !stopped.is_some_and(|pass| self.open(pass, entry)) {
+                break;
+            }
+        }
+        if OUT {
+            self.nat.settle();
+        }
         clock.lap(&mut self.stats, Stage::Forward);
-        let count = run.count;
         self.accounts.forwarded += count as u64;
-        self.accounts.forwarded_bytes += run.bytes;
+        self.accounts.forwarded_bytes += bytes;
         // Invariant: the exits named the queues, and there is room in each for all of them.
         match exits.only_port().and_then(|port| self.tx.get_mut(usize::from(port))) {
             Some(queue) if count == rx.len() => queue.append(rx),
@@ -142,6 +180,48 @@ impl Worker {
             }
         }
         count
+    }
+
+    #[inline(always)]
+    fn driver<'a>(&'a mut self, exits: &'a mut Exits, entry: &Entry) -> Driver<'a> {
+        Driver {
+            tables: self.nat.crossings(),
+            plan: &self.plan,
+            neighbours: &self.neighbours,
+            exits,
+            common: entry.common,
+            // One worker alone asks nobody.
+            owner: (self.workers > 1).then_some(self.id),
+            now_s: entry.now.s(),
+        }
+    }
+
+    /// Fetches what new sessions of these packets will need.
+    #[inline(never)]
+    fn expect_misses(&mut self, passes: &[Pass], common: &Common) {
+        for flow in passes.iter().filter_map(|pass| pass.opening(common)) {
+            self.nat.expect_miss(&flow);
+        }
+        self.nat.prepare();
+    }
+
+    /// Makes the session of a packet from inside that has none: false when it stays without. Why, if it was refused, is
+    /// kept with the packet, for the general stages to end it by.
+    #[inline(never)]
+    fn open(&mut self, pass: &mut Pass, entry: &Entry) -> bool {
+        let Some(flow) = pass.opening(&entry.common) else { return false };
+        let (plan, here) = (&self.plan, flow.vrf);
+        let routed_outside = |outside, destination| leaves(plan, here, outside, destination);
+        match self.nat.open_from_inside(&flow, pass.hash, entry.now, routed_outside) {
+            Ok(line) => {
+                pass.line = line;
+                true
+            }
+            Err(refused) => {
+                pass.refused = refused;
+                false
+            }
+        }
     }
 
     /// Leaves a packet to the general stages.
@@ -179,7 +259,7 @@ impl Driver<'_> {
     fn recognise_all<const OUT: bool>(&self, frames: &[Frame], passes: &mut [Pass]) {
         let direction = if OUT { Direction::Out } else { Direction::In };
         for (frame, pass) in frames.iter().zip(passes) {
-            (pass.total, pass.line) = (0, NO_LINE);
+            (pass.total, pass.line, pass.refused) = (0, NO_LINE, None);
             let Some(seen) = recognise(&self.common, frame.bytes()) else { continue };
             let Seen { addresses, ports, total, proto, bits } = seen;
             let Some(state) = common_state(proto, bits) else { continue };
@@ -198,22 +278,25 @@ impl Driver<'_> {
     }
 
     /// Second turn: the likely session lines on their way. An entry that lives in its other bucket takes one fetch more;
-    /// these wait until the others are done, so that nobody stands still for them.
+    /// these wait until the others are done, so that nobody stands still for them. Tells whether any has no session.
     #[inline(always)]
-    fn fetch_all(&self, passes: &mut [Pass]) {
-        let mut away = 0_u64;
+    fn fetch_all(&self, passes: &mut [Pass]) -> bool {
+        let (mut away, mut missing) = (0_u64, false);
         for (at, pass) in passes.iter_mut().enumerate() {
             if pass.total != 0 {
                 pass.line = self.tables.fetch_line(pass.hash);
                 away |= u64::from(pass.line == LINE_AWAY) << at;
+                missing |= pass.line == NO_LINE;
             }
         }
         while away != 0 {
             if let Some(pass) = passes.get_mut(away.trailing_zeros() as usize) {
                 pass.line = self.tables.fetch_line_away(pass.hash);
+                missing |= pass.line == NO_LINE;
             }
             away &= away - 1;
         }
+        missing
     }
 
     /// Third turn: packets are translated one after the other, at most `room` of them, until one is for the general

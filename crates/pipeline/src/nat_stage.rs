@@ -16,7 +16,7 @@ use crate::stats::Stage;
 use crate::worker::Worker;
 
 /// Would an untranslated packet leave by an outside interface, seen from its own routing instance first?
-fn leaves(plan: &Plan, here: VrfId, outside: VrfId, destination: u32) -> bool {
+pub(crate) fn leaves(plan: &Plan, here: VrfId, outside: VrfId, destination: u32) -> bool {
     if here != outside {
         match plan.route(here, destination) {
             Some(Hop::Local) => return false,
@@ -151,6 +151,10 @@ impl Worker {
                 continue;
             };
             if meta.fate != Fate::Going || meta.direction.is_none() {
+                continue;
+            }
+            if let Some(reason) = burst.refused.get_mut(at).and_then(Option::take) {
+                meta.fate = Fate::Dropped(reason);
                 continue;
             }
             if self.translate_one(frame, meta, now) == Next::OtherWorker {
