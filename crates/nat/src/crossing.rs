@@ -39,9 +39,6 @@ pub const fn common_state(proto: Proto, bits: u8) -> Option<u16> {
     Some(Session::state_of(proto as u8, tcp as u8))
 }
 
-/// "Look in the other bucket": never an id that a slab gives out.
-pub const LINE_AWAY: u32 = NONE - 1;
-
 /// A session found for a packet that changes nothing of it but counters. Nothing is done before
 /// [`Crossing::cross`].
 #[derive(Debug)]
@@ -84,16 +81,16 @@ impl Crossings<'_> {
         self.index.prefetch(hash);
     }
 
-    /// Second fetch: the likely session line, which is returned; [`crate::NO_LINE`] when there is none, [`LINE_AWAY`]
-    /// when it may live in its other bucket, which is then on its way: [`Crossings::fetch_line_away`] goes on.
+    /// Second fetch: the likely session line. When it may live in its other bucket, that one is on its way, and
+    /// [`Crossings::fetch_line_away`] goes on.
     #[inline(always)]
     #[must_use]
-    pub fn fetch_line(&self, hash: u64) -> u32 {
-        match self.index.likely(hash) {
-            Likely::Line(line) => self.fetched(line),
-            Likely::Away => LINE_AWAY,
-            Likely::Absent => NONE,
+    pub fn fetch_line(&self, hash: u64) -> Likely {
+        let likely = self.index.likely(hash);
+        if let Likely::Line(line) = likely {
+            self.fetched(line);
         }
+        likely
     }
 
     /// The second fetch for an entry that is not in its primary bucket.

@@ -30,7 +30,8 @@ mod syn;
 mod tables;
 mod tcp;
 
-pub use crossing::{Crossing, Crossings, LINE_AWAY, common_state};
+pub use carrack_tables::Likely;
+pub use crossing::{Crossing, Crossings, common_state};
 pub use deterministic::{Deterministic, Share};
 pub use directory::{Directory, Outside};
 pub use engine::{Nat, Verdict};

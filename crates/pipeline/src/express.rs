@@ -8,7 +8,7 @@
 
 use carrack_base::{BURST_PACKETS_MAX, Now, PortId, Proto, Reason, WorkerId};
 use carrack_frame::{Frame, FramePool};
-use carrack_nat::{Crossings, Direction, Flow, Kind, LINE_AWAY, NO_LINE, common_state, packed_key};
+use carrack_nat::{Crossings, Direction, Flow, Kind, Likely, NO_LINE, common_state, packed_key};
 
 use crate::burst::Burst;
 use crate::exits::{Exits, HEADER_BYTES};
@@ -284,9 +284,11 @@ impl Driver<'_> {
         let (mut away, mut missing) = (0_u64, false);
         for (at, pass) in passes.iter_mut().enumerate() {
             if pass.total != 0 {
-                pass.line = self.tables.fetch_line(pass.hash);
-                away |= u64::from(pass.line == LINE_AWAY) << at;
-                missing |= pass.line == NO_LINE;
+                match self.tables.fetch_line(pass.hash) {
+                    Likely::Line(line) => pass.line = line,
+                    Likely::Away => away |= 1 << at,
+                    Likely::Absent => missing = true,
+                }
             }
         }
         while away != 0 {
