@@ -92,11 +92,11 @@ impl Ports {
     ) -> Result<Self, ArenaError> {
         let count: usize = instance.pools.iter().flat_map(|p| &p.ranges).map(|r| r.count() as usize).sum();
         let block_size = if let Assignment::Blocks { size, .. } = instance.assignment { size } else { 0 };
-        let arena_bytes = count.max(1) * 3 * PortMap::bytes_for();
-        let mut arena = Arena::new("nat-ports", arena_bytes, pages)?;
         // A block is held back whole; ports of deterministic and block mode stay with their subscriber, who may use
         // them again at once (RFC 6888 REQ-8b).
         let hold_s = if instance.assignment == Assignment::Arbitrary { instance.port_hold_s } else { 0 };
+        let arena_bytes = count.max(1) * 3 * PortMap::bytes_for(hold_s);
+        let mut arena = Arena::new("nat-ports", arena_bytes, pages)?;
         let mut this = Self {
             addresses: Vec::with_capacity(count),
             by_ip: Vec::new(),

@@ -203,7 +203,7 @@ fn sweep() {
 fn ports() {
     println!();
     let mut arena =
-        Arena::new("bench", PortMap::bytes_for(), PagePreference::Small).expect("memory for the bench");
+        Arena::new("bench", PortMap::bytes_for(120), PagePreference::Small).expect("memory for the bench");
     let mut map = PortMap::new(&mut arena, 120).expect("sized above");
     let mut hint = 1u64;
     let mut random = move || {

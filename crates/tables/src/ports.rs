@@ -65,20 +65,32 @@ const FULL: [usize; 2] = [WORDS, WORDS + SUMMARY];
 /// Where each generation of held ports begins.
 const HELD: [usize; 2] = [WORDS + 2 * SUMMARY, 2 * WORDS + 2 * SUMMARY];
 const ALL: usize = 3 * WORDS + 2 * SUMMARY;
+
+const fn words_for(hold_s: u32) -> usize {
+    if hold_s > 0 { ALL } else { HELD[0] }
+}
+
 /// Up to so many words (a block's, mostly) are looked through without asking a summary first.
 const SHORT_WORDS: usize = 16;
 
 const _: () = assert!(size_of::<PortMap>() <= 64);
 
 impl PortMap {
-    /// Bytes a port map takes from its arena.
-    pub const fn bytes_for() -> usize {
-        Arena::bytes_for::<u64>(ALL)
+    /// Bytes a port map takes from its arena: a third when freed ports are not held.
+    pub const fn bytes_for(hold_s: u32) -> usize {
+        Arena::bytes_for::<u64>(words_for(hold_s))
     }
 
     /// Carves a port map with all ports free. With `hold_s` of 0 a freed port may be given again at once.
     pub fn new(arena: &mut Arena, hold_s: u32) -> Result<PortMap, ArenaError> {
-        Ok(PortMap { words: arena.array(ALL)?, held_count: [0; 2], used_count: 0, hold_s, epoch: 0, now: 0 })
+        Ok(PortMap {
+            words: arena.array(words_for(hold_s))?,
+            held_count: [0; 2],
+            used_count: 0,
+            hold_s,
+            epoch: 0,
+            now: 0,
+        })
     }
 
     /// Fetches what an allocation of this port, or its release, will look at.

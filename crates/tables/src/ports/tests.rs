@@ -6,7 +6,7 @@ use super::*;
 use crate::PagePreference;
 
 fn ports(hold_s: u32) -> PortMap {
-    let mut arena = Arena::new("t", PortMap::bytes_for(), PagePreference::Small).unwrap();
+    let mut arena = Arena::new("t", PortMap::bytes_for(hold_s), PagePreference::Small).unwrap();
     PortMap::new(&mut arena, hold_s).unwrap()
 }
 
