@@ -9,6 +9,10 @@ use crate::capacity::{CapacityArgs, CapacityReport, capacity};
 use crate::churn::{ChurnArgs, ChurnReport, churn};
 use crate::forward::{BenchError, ForwardSpec, Way, forward, sessions_per_mapping};
 use crate::generator::{HEADERS, Order};
+use crate::labs::bison::bison;
+use crate::labs::eantc::eantc;
+use crate::labs::paper::paper;
+use crate::labs::{LabArgs, LabReport};
 use crate::latency::{LatencyArgs, LatencyReport, latency};
 use crate::machine::{MachineArgs, MachineReport, machine};
 use crate::report::ForwardReport;
@@ -73,6 +77,30 @@ pub enum What {
   carrack bench churn --sessions 2000000 --rate 30000 --load 80% --seconds 60
   carrack bench churn --sessions 100000 --json | jq '.lost, .missed, .drops'")]
     Churn(ChurnArgs),
+    /// Published: an appliance on 84 processors (2019), static NAT, 99.6 million sessions
+    ///
+    /// Set-up rate without loss (stepped, tables flushed between steps), fill, memory, throughput both ways without loss
+    /// (RFC 2544 binary search) with 84, 260 and 1520 bytes and IMIX, latency at that load; each beside its published
+    /// figure and that of one of its processors. Scaled to the memory there is, which it says.
+    #[command(after_help = "Examples:
+  carrack bench eantc
+  carrack bench eantc --sessions 10000000
+  carrack bench eantc --quick --json | jq .kpis")]
+    Eantc(LabArgs),
+    /// Published: a multicore NAT design on 16 cores (about 2014), 7.5 million sessions
+    #[command(after_help = "Examples:
+  carrack bench paper
+  carrack bench paper --quick --json | jq .kpis")]
+    Paper(LabArgs),
+    /// Published: two million sessions churned through management, 14 workers
+    ///
+    /// Fills the sessions, searches the rate without loss, then keeps steady traffic while a management client deletes
+    /// up to 70 000 sessions a second. Translates IPv4 for now, where the published lab translated IPv6.
+    #[command(after_help = "Examples:
+  carrack bench bison
+  carrack bench bison --seconds 10
+  carrack bench bison --quick --json | jq .kpis")]
+    Bison(LabArgs),
     /// What this machine's memory allows: access times, random lines a second, packets a second that follow
     #[command(after_help = "Examples:
   carrack bench machine
@@ -138,8 +166,16 @@ pub fn run(args: BenchArgs, json: bool) -> ExitCode {
             let report = checked(args.seconds).and_then(|()| churn(&args));
             report.finish(json || args.json, ChurnReport::print, |r| r.ok)
         }
+        What::Eantc(args) => run_lab(&args, json, eantc),
+        What::Paper(args) => run_lab(&args, json, paper),
+        What::Bison(args) => run_lab(&args, json, bison),
         What::Machine(args) => machine(&args).finish(json || args.json, MachineReport::print, |_| true),
     }
+}
+
+fn run_lab(args: &LabArgs, json: bool, lab: fn(&LabArgs) -> Result<LabReport, BenchError>) -> ExitCode {
+    let report = checked(args.seconds.unwrap_or(1.0)).and_then(|()| lab(args));
+    report.finish(json || args.json, LabReport::print, |r| r.ok)
 }
 
 /// How a measurement ends: its report printed, or why there is none.

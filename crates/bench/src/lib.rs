@@ -11,6 +11,7 @@ mod clock;
 mod forward;
 mod generator;
 mod histogram;
+mod labs;
 mod latency;
 mod layout;
 mod machine;
@@ -18,7 +19,6 @@ mod memory;
 mod offered;
 mod progress;
 mod report;
-#[allow(dead_code, reason = "for the published scenarios")]
 mod rfc2544;
 mod rig;
 mod setup;

@@ -81,7 +81,6 @@ struct Mix {
     at: usize,
 }
 
-#[allow(dead_code, reason = "for the published scenarios")]
 impl Mix {
     fn new(sizes: &[(u32, u32)]) -> Self {
         let total: u32 = sizes.iter().map(|(_, weight)| weight).sum();
@@ -134,14 +133,12 @@ impl Rig {
         })
     }
 
-    #[allow(dead_code, reason = "for the published scenarios")]
     /// Another frame size from now on; at most the size the rig was made with.
     pub fn set_frame_bytes(&mut self, frame_bytes: u32) {
         self.writer = Writer::new(memory_bytes(frame_bytes));
         self.mix = Mix::default();
     }
 
-    #[allow(dead_code, reason = "for the published scenarios")]
     /// Frames of several sizes from now on, each as often as its weight says, evenly mixed.
     pub fn set_mix(&mut self, sizes: &[(u32, u32)]) {
         self.mix = Mix::new(sizes);

@@ -1,0 +1,243 @@
+//! The published tests, by name: their scenarios, their method, their figures beside ours.
+
+pub mod bison;
+pub mod eantc;
+pub mod paper;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::clock::Tsc;
+use crate::forward::BenchError;
+use crate::memory;
+use crate::offered::{Load, Picks, RING_PACKETS, offer};
+use crate::report::grouped;
+use crate::rfc2544::{Found, Search, Seen, search};
+use crate::rig::{Rig, RigSpec};
+
+/// Options of a published test.
+#[derive(Debug, Clone, Args)]
+pub struct LabArgs {
+    /// Scaled down to a few seconds: shows that it runs, not how fast
+    #[arg(long)]
+    pub quick: bool,
+    /// Seconds of each trial
+    #[arg(long)]
+    pub seconds: Option<f64>,
+    /// Most sessions, where the published number takes too long or too much memory
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1_024..=100_000_000))]
+    pub sessions: Option<u32>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl LabArgs {
+    /// Seconds of a trial: what was asked for, else `full`, else a tenth for a quick look.
+    pub fn trial_s(&self, full: f64) -> f64 {
+        self.seconds.unwrap_or(if self.quick { 0.1 } else { full })
+    }
+}
+
+/// One figure beside its published one.
+#[derive(Debug, Clone, Serialize)]
+pub struct Kpi {
+    /// What is measured.
+    pub name: String,
+    /// Unit of all figures in the row.
+    pub unit: &'static str,
+    /// As published, the whole machine.
+    pub published: f64,
+    /// The same of one of its processors; of a time or a size, the same as published.
+    pub published_per_core: f64,
+    /// Ours, on one processor.
+    pub ours: f64,
+    /// Ours when there is always a full burst waiting, where that differs from what is measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub closed_loop: Option<f64>,
+    /// How many times better ours is, of one processor; below 1 is worse.
+    pub ratio: f64,
+}
+
+impl Kpi {
+    /// A rate, which grows with processors: more is better.
+    pub fn rate(name: impl Into<String>, unit: &'static str, published: f64, cores: u32, ours: f64) -> Self {
+        let published_per_core = published / f64::from(cores);
+        let ratio = ours / published_per_core;
+        Self { name: name.into(), unit, published, published_per_core, ours, closed_loop: None, ratio }
+    }
+
+    /// A time or a size: less is better, and processors make no difference.
+    pub fn cost(name: impl Into<String>, unit: &'static str, published: f64, ours: f64) -> Self {
+        let ratio = if ours > 0.0 { published / ours } else { 0.0 };
+        Self {
+            name: name.into(),
+            unit,
+            published,
+            published_per_core: published,
+            ours,
+            closed_loop: None,
+            ratio,
+        }
+    }
+
+    /// With what it is when there is always a full burst waiting.
+    pub fn with_closed_loop(self, closed_loop: f64) -> Self {
+        Self { closed_loop: Some(closed_loop), ..self }
+    }
+}
+
+/// What a published test gave here.
+#[derive(Debug, Clone, Serialize)]
+pub struct LabReport {
+    /// `eantc`, `paper` or `bison`.
+    pub scenario: &'static str,
+    /// What was translated here; the published test may have used another.
+    pub translation: &'static str,
+    /// What was published, in a sentence.
+    pub published: &'static str,
+    /// Sessions of the published scenario.
+    pub sessions_published: u32,
+    /// Sessions here.
+    pub sessions: u32,
+    /// What differs from the published test, and why.
+    pub differences: Vec<String>,
+    /// The figures.
+    pub kpis: Vec<Kpi>,
+    /// Translated packets verified bit by bit.
+    pub packets_verified: u64,
+    /// Every packet accounted for.
+    pub ok: bool,
+}
+
+impl LabReport {
+    /// For people.
+    pub fn print(&self) {
+        println!("{}: {}", self.scenario, self.published);
+        println!(
+            "{} sessions here, {} there\n",
+            grouped(self.sessions.into()),
+            grouped(self.sessions_published.into())
+        );
+        println!(
+            "  {:<40}{:<9}{:>11}{:>11}{:>11}{:>11}{:>9}",
+            "KPI", "UNIT", "PUBLISHED", "PER CORE", "OURS/CORE", "NEVER IDLE", "RATIO"
+        );
+        for kpi in &self.kpis {
+            let closed_loop = kpi.closed_loop.map_or("-".into(), figure);
+            println!(
+                "  {:<40}{:<9}{:>11}{:>11}{:>11}{:>11}{:>8} x",
+                kpi.name,
+                kpi.unit,
+                figure(kpi.published),
+                figure(kpi.published_per_core),
+                figure(kpi.ours),
+                closed_loop,
+                figure(kpi.ratio)
+            );
+        }
+        println!(
+            "\n  OURS/CORE is one core without any loss (a receive ring of {RING_PACKETS} packets), generator and far end"
+        );
+        println!("  included; NEVER IDLE the same with a full burst always waiting.");
+        for difference in &self.differences {
+            println!("  * {difference}");
+        }
+        println!("  * {} packets verified bit by bit", grouped(self.packets_verified));
+        println!("  * every packet accounted for: {}", if self.ok { "yes" } else { "NO" });
+    }
+}
+
+/// Three digits that matter.
+fn figure(value: f64) -> String {
+    match value.abs() {
+        v if v >= 100.0 => format!("{value:.0}"),
+        v if v >= 10.0 => format!("{value:.1}"),
+        v if v >= 0.1 || v == 0.0 => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
+    }
+}
+
+/// The largest scale that memory allows: `make` gives the world of so many sessions. Says why when it is less.
+fn fitting(
+    published: u32,
+    args: &LabArgs,
+    quick: u32,
+    make: impl Fn(u32) -> RigSpec,
+) -> Result<(RigSpec, Option<String>), BenchError> {
+    let wanted = if args.quick { quick } else { args.sessions.map_or(published, |most| most.min(published)) };
+    let spec = make(wanted);
+    if memory::check(&spec).is_ok() {
+        let why = (wanted < published).then(|| {
+            let reason = if args.quick { "--quick" } else { "--sessions" };
+            format!("{} sessions instead of {}: {reason}", grouped(wanted.into()), grouped(published.into()))
+        });
+        return Ok((spec, why));
+    }
+    let (mut low, mut high) = (1_024, wanted);
+    while high - low > wanted / 64 {
+        let middle = low.midpoint(high);
+        if memory::check(&make(middle)).is_ok() {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    let fits = make(low);
+    memory::check(&fits)?;
+    let why = format!(
+        "{} sessions instead of {}: these need {:.1} GB of memory, {:.1} GB are to be had",
+        grouped(low.into()),
+        grouped(published.into()),
+        memory::needed(&spec) as f64 / 1e9,
+        memory::available() as f64 / 1e9
+    );
+    Ok((fits, Some(why)))
+}
+
+/// Zero-loss rate over sessions that exist, packets a second from inside (RFC 2544 §26.1).
+fn zero_loss(
+    rig: &mut Rig,
+    tsc: Tsc,
+    (rate_max, seconds, both): (f64, f64, bool),
+    picks: &mut impl Picks,
+    ok: &mut bool,
+) -> Found {
+    search(&Search::up_to(rate_max), |pps| {
+        let outcome = offer(rig, tsc, Load { pps, seconds, both, ring: RING_PACKETS }, picks);
+        *ok &= outcome.is_accounted();
+        eprintln!(
+            "  {:>8.3} Mpps: {} of {} lost{}",
+            pps / 1e6,
+            grouped(outcome.lost()),
+            grouped(outcome.offered),
+            if outcome.preemptions > 0 { ", disturbed" } else { "" }
+        );
+        Seen { offered: outcome.offered, lost: outcome.lost(), disturbed: outcome.preemptions > 0 }
+    })
+}
+
+/// What disturbs every figure of a machine that is not ours alone.
+fn note_on_preemption() -> String {
+    "a trial with loss during which the kernel ran something else is repeated twice at most; on a shared machine rates \
+     without any loss say more about the neighbours than about the router"
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_of_one_processor_and_above_one_is_better() {
+        let rate = Kpi::rate("throughput", "Mpps", 84.0, 84, 3.0);
+        assert_eq!((rate.published_per_core, rate.ratio), (1.0, 3.0));
+        let time = Kpi::cost("latency", "us", 80.0, 20.0);
+        assert_eq!((time.published_per_core, time.ratio), (80.0, 4.0));
+    }
+
+    #[test]
+    fn figures_have_three_digits_that_matter() {
+        assert_eq!([1_750.0, 23.456, 0.857, 0.0833].map(figure), ["1750", "23.5", "0.86", "0.0833"]);
+    }
+}

@@ -1,0 +1,121 @@
+//! `carrack bench bison`: the lab that churns sessions of a NAT64 through its management.
+//!
+//! Scenario, scale and method are the published ones; what is translated is [`TRANSLATION`]. A NAT64 would bring its own
+//! writer of frames and its own instance, nothing else here would change.
+
+use super::{Kpi, LabArgs, LabReport, fitting, note_on_preemption, zero_loss};
+use crate::churn::churn_rig;
+use crate::clock::Tsc;
+use crate::forward::{BenchError, pin};
+use crate::layout::Layout;
+use crate::offered::{Load, RING_PACKETS, Random, closed_loop, fill};
+use crate::report::grouped;
+use crate::rig::{Rig, RigSpec};
+use crate::world::{InstanceSpec, Mode};
+
+/// What is translated here.
+const TRANSLATION: &str = "nat44";
+/// Workers of the published machine.
+const CORES: u32 = 14;
+const SUBSCRIBERS: u32 = 131_072;
+/// Source ports 20000 to 20015.
+const PORTS: u32 = 16;
+const SESSIONS: u32 = SUBSCRIBERS * PORTS;
+const DESTINATION_PORT: u16 = 12_345;
+const FRAME_BYTES: u32 = 128;
+const BLOCK: u16 = 256;
+/// Deletions a second that the management client tries.
+const DELETIONS: f64 = 70_000.0;
+
+fn spec(sessions: u32) -> RigSpec {
+    let layout = Layout::new(sessions / PORTS, PORTS, 1, DESTINATION_PORT);
+    let instance = InstanceSpec {
+        mode: Mode::Pba,
+        subscribers: layout.subscribers,
+        ports: layout.ports,
+        block: BLOCK,
+        udp_s: 300,
+        hold_s: 0,
+    };
+    RigSpec { instance, layout, sessions: layout.sessions(), frame_bytes: FRAME_BYTES }
+}
+
+/// Runs it.
+pub fn bison(args: &LabArgs) -> Result<LabReport, BenchError> {
+    let (spec, less) = fitting(SESSIONS, args, 32_768, spec)?;
+    let sessions = spec.layout.sessions();
+    pin(0);
+    let (mut rig, tsc) = (Rig::new(&spec)?, Tsc::measure());
+    eprintln!("stage 1: {} sessions", grouped(sessions.into()));
+    let phase = fill(&mut rig, tsc, 0, sessions, true);
+    let mut ok = phase.sessions == u64::from(sessions);
+    let lost_in_stage_1 = rig.accounts().dropped();
+    eprintln!("stage 2: steady traffic both ways");
+    let (trial_s, churn_s) = (args.trial_s(2.0), args.trial_s(2.0) * if args.quick { 20.0 } else { 10.0 });
+    let mut picks = Random::new(sessions);
+    let most = closed_loop(&mut rig, tsc, trial_s.min(1.0), true, &mut picks);
+    let found = zero_loss(&mut rig, tsc, (most * 1.1, trial_s, true), &mut picks, &mut ok);
+    let pps = if found.rate > 0.0 { found.rate.min(most) * 0.8 } else { most * 0.5 };
+    eprintln!("stage 2: {:.2} Mpps from inside for {churn_s} s while sessions are deleted", pps / 1e6);
+    let load = Load { pps, seconds: churn_s, both: true, ring: RING_PACKETS };
+    let seen = churn_rig(&mut rig, tsc, load, DELETIONS, sessions)?;
+    ok &= seen.is_accounted && seen.deleted > 0;
+    let both = |pps: f64| pps * 2.0 / 1e6;
+    let loss_ppm = seen.lost as f64 / seen.offered.max(1) as f64 * 1e6;
+    let kpis = vec![
+        Kpi::rate("steady traffic, no loss, both ways", "Mpps", 24.0, CORES, both(found.rate))
+            .with_closed_loop(both(most)),
+        Kpi::rate("traffic under churn, both ways", "Mpps", 24.0, CORES, seen.mpps),
+        Kpi::rate("sessions deleted", "k/s", 28.5, CORES, seen.deleted_per_s / 1e3),
+        Kpi::rate("sessions that came back", "k/s", 28.5, CORES, seen.recreated_per_s / 1e3),
+        Kpi::cost("loss under churn", "ppm", 5_487.0 / 14_250.0, loss_ppm),
+    ];
+    let mut differences: Vec<String> = less.into_iter().collect();
+    differences.push("NAT44 with as many IPv4 subscribers: NAT64 is not there yet".into());
+    differences.push("untagged frames: the published ones had a VLAN tag".into());
+    differences.push(
+        "deletions depend on one management client, not on workers: their per-core figure flatters".into(),
+    );
+    differences
+        .push(format!("{churn_s} s under churn instead of minutes; stage 1 lost {lost_in_stage_1} packets"));
+    differences.push(format!(
+        "loss as generator and far end see it: {} of {} packets; counted: {} ring full, {} by the router {:?}",
+        grouped(seen.lost),
+        grouped(seen.offered),
+        grouped(seen.missed),
+        grouped(seen.drops.values().sum()),
+        seen.drops
+    ));
+    differences.push(note_on_preemption());
+    Ok(LabReport {
+        scenario: "bison",
+        translation: TRANSLATION,
+        published: "NAT64, sessions churned by management, 14 workers on a Ryzen 9950X3D, 2 x 40 GbE",
+        sessions_published: SESSIONS,
+        sessions,
+        differences,
+        kpis,
+        packets_verified: rig.verified()?,
+        ok: ok && rig.is_balanced(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_full_scale_it_is_the_published_scenario() {
+        let layout = spec(SESSIONS).layout;
+        assert_eq!((layout.subscribers, layout.sessions()), (131_072, 2_097_152));
+        let session = layout.session(SESSIONS - 1);
+        assert_eq!((session.port, session.remote_port), (20_015, 12_345));
+    }
+
+    #[test]
+    fn a_quick_run_deletes_sessions_and_accounts_for_every_packet() {
+        let args = LabArgs { quick: true, seconds: Some(0.05), sessions: None, json: false };
+        let report = bison(&args).unwrap();
+        assert!(report.ok, "{report:#?}");
+    }
+}
