@@ -1,7 +1,6 @@
 //! `carrack bench machine`: what the memory of this machine allows, to put every other figure in proportion.
 
 use std::hint::black_box;
-use std::time::Duration;
 
 use carrack_nat::Rng;
 use carrack_tables::{Arena, ArenaArray, PageKind, PagePreference, cycles, prefetch};
@@ -14,8 +13,10 @@ use crate::memory;
 
 /// Prefetches in flight that are tried.
 const DEPTHS: [usize; 6] = [1, 4, 8, 16, 32, 64];
-/// Each figure is the best of so many: others on the machine only make it slower.
-const TRIES: usize = 3;
+/// Each figure is the better quartile of so many short slices: others on the machine only make it slower.
+const SLICES: usize = 160;
+/// Accesses of a slice.
+const SLICE: usize = 4_096;
 
 /// Options of `bench machine`.
 #[derive(Debug, Clone, Args)]
@@ -95,6 +96,7 @@ pub struct MachineReport {
 
 /// Runs the probe.
 pub fn machine(args: &MachineArgs) -> Result<MachineReport, BenchError> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
     pin(0);
     let tsc = Tsc::measure();
     let largest: usize = if args.quick { 256 << 20 } else { 1 << 30 };
@@ -108,14 +110,14 @@ pub fn machine(args: &MachineArgs) -> Result<MachineReport, BenchError> {
                 level,
                 bytes: bytes as u64,
                 pages: pages.clone(),
-                ns: best(TRIES, f64::min, || chase(&lines, tsc)),
+                ns: chase(&lines, tsc),
             });
             if bytes != largest {
                 continue;
             }
             let mut fastest: f64 = 0.0;
             for depth in DEPTHS {
-                let rate = best(TRIES, f64::max, || scattered(&lines, depth, tsc));
+                let rate = scattered(&lines, depth, tsc);
                 fastest = fastest.max(rate);
                 let (bytes, pages) = (bytes as u64, pages.clone());
                 independent.push(Independent { bytes, pages, depth, m_lines_per_s: rate / 1e6 });
@@ -130,7 +132,7 @@ pub fn machine(args: &MachineArgs) -> Result<MachineReport, BenchError> {
     Ok(MachineReport {
         scenario: "machine",
         processor: processor(),
-        processors: std::thread::available_parallelism().map_or(1, usize::from),
+        processors,
         tsc_mhz: tsc.hz / 1e6,
         memory_bytes: memory::total(),
         memory_available_bytes: memory::available(),
@@ -140,9 +142,17 @@ pub fn machine(args: &MachineArgs) -> Result<MachineReport, BenchError> {
     })
 }
 
-fn best(tries: usize, better: fn(f64, f64) -> f64, mut measure: impl FnMut() -> f64) -> f64 {
-    let first = measure();
-    (1..tries).fold(first, |best, _| better(best, measure()))
+/// Cycles of a slice: the better quartile.
+fn quartile(mut slice: impl FnMut()) -> u64 {
+    let mut taken = [0; SLICES];
+    for taken in &mut taken {
+        let start = cycles();
+        slice();
+        *taken = cycles().wrapping_sub(start);
+    }
+    taken.sort_unstable();
+    // Invariant: a quarter of SLICES is below SLICES.
+    taken[SLICES / 4]
 }
 
 /// A ring through all lines: each holds the number of the next, far from it.
@@ -178,40 +188,35 @@ fn page_name(kind: PageKind) -> String {
 
 /// Nanoseconds of an access whose address depends on the one before it.
 fn chase(lines: &[Line], tsc: Tsc) -> f64 {
-    let steps = 300_000;
     let mut at = 0;
-    let start = cycles();
-    for _ in 0..steps {
-        at = lines.get(at as usize).map_or(0, |line| line[0]);
-    }
-    let taken = cycles().wrapping_sub(start);
+    let taken = quartile(|| {
+        for _ in 0..SLICE {
+            at = lines.get(at as usize).map_or(0, |line| line[0]);
+        }
+    });
     black_box(at);
-    tsc.s(taken) / f64::from(steps) * 1e9
+    tsc.s(taken) / SLICE as f64 * 1e9
 }
 
 /// Lines a second, each asked for `depth` accesses before it is read.
 fn scattered(lines: &[Line], depth: usize, tsc: Tsc) -> f64 {
     let (mut rng, mut asked) = (Rng::new(depth as u64), [0usize; 64]);
     let asked = asked.get_mut(..depth.clamp(1, 64)).unwrap_or(&mut []);
-    let (mut sum, mut count) = (0u64, 0u64);
-    let (start, end) = (cycles(), tsc.cycles_in(Duration::from_millis(60).as_secs_f64()));
-    loop {
-        for _ in 0..4_096 / asked.len().max(1) {
+    let rounds = SLICE / asked.len().max(1);
+    let mut sum = 0u64;
+    let taken = quartile(|| {
+        for _ in 0..rounds {
             for place in asked.iter_mut() {
                 sum = sum.wrapping_add(lines.get(*place).map_or(0, |line| line[1]));
                 *place = ((u128::from(rng.next_u64()) * lines.len() as u128) >> 64) as usize;
                 if let Some(line) = lines.get(*place) {
                     prefetch(line);
                 }
-                count += 1;
             }
         }
-        let taken = cycles().wrapping_sub(start);
-        if taken >= end {
-            black_box(sum);
-            return count as f64 / tsc.s(taken);
-        }
-    }
+    });
+    black_box(sum);
+    (rounds * asked.len()) as f64 / tsc.s(taken)
 }
 
 fn processor() -> String {
@@ -287,7 +292,7 @@ mod tests {
     fn a_probe_gives_times_that_a_machine_can_have() {
         let tsc = Tsc::measure();
         let (lines, _) = lines(4 << 20, PagePreference::Small).unwrap();
-        let ns = best(3, f64::min, || chase(&lines, tsc));
+        let ns = chase(&lines, tsc);
         assert!(ns > 0.1 && ns < 1e5, "{ns} ns");
         for depth in DEPTHS {
             let rate = scattered(&lines, depth, tsc);

@@ -161,10 +161,10 @@ pub fn offer(rig: &mut Rig, tsc: Tsc, load: Load, picks: &mut impl Picks) -> Out
     outcome
 }
 
-/// Packets a second from inside that the router takes when there is always a full burst waiting.
-pub fn closed_loop(rig: &mut Rig, tsc: Tsc, seconds: f64, both: bool, picks: &mut impl Picks) -> f64 {
+/// How fast the router takes packets from inside when there is always a full burst waiting.
+pub fn closed_loop(rig: &mut Rig, tsc: Tsc, seconds: f64, both: bool, picks: &mut impl Picks) -> Phase {
     let mut numbers = [0; BURST_PACKETS_MAX];
-    let (start, end, mut packets) = (cycles(), tsc.cycles_in(seconds), 0u64);
+    let (start, end, mut packets) = (Moment::now(), tsc.cycles_in(seconds), 0u64);
     let started = rig.now;
     loop {
         for _ in 0..64 {
@@ -173,10 +173,10 @@ pub fn closed_loop(rig: &mut Rig, tsc: Tsc, seconds: f64, both: bool, picks: &mu
             packets += numbers.len() as u64;
         }
         rig.drain();
-        let elapsed = cycles().wrapping_sub(start);
+        let elapsed = start.cycles();
         rig.now = started.plus_ns((tsc.s(elapsed) * 1e9) as u64);
         if elapsed >= end {
-            return packets as f64 / tsc.s(elapsed);
+            return Phase::since(&start, packets, tsc);
         }
     }
 }

@@ -61,7 +61,7 @@ pub struct SetupArgs {
 /// One phase.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Phase {
-    /// Sessions made or ended.
+    /// Sessions made or ended, or packets.
     pub sessions: u64,
     /// Seconds it took.
     pub seconds: f64,
@@ -88,6 +88,11 @@ impl Phase {
             processor_percent: (cpu_s / seconds.max(1e-9) * 100.0).min(100.0),
             m_per_processor_s: sessions as f64 / cpu_s.max(1e-9) / 1e6,
         }
+    }
+
+    /// The rate a second.
+    pub fn per_s(&self) -> f64 {
+        self.m_per_s * 1e6
     }
 
     /// What others did to the figure, when it matters.

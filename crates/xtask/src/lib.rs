@@ -5,6 +5,7 @@
 pub mod citation;
 pub mod compliance;
 pub mod counters;
+pub mod instructions;
 pub mod layering;
 pub mod requirement;
 pub mod source;

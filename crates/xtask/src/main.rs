@@ -1,8 +1,8 @@
-//! Keeps the project's own promises: `compliance`, `counters` and `layering`. A tool for developers, not shipped.
+//! Keeps the project's own promises: `compliance`, `counters`, `instructions` and `layering`. A tool for developers, not shipped.
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, Result, bail};
-use carrack_xtask::{compliance, counters, layering, workspace_root};
+use carrack_xtask::{compliance, counters, instructions, layering, workspace_root};
 use std::process::ExitCode;
 
 const USAGE: &str = "\
@@ -13,6 +13,9 @@ Commands:
   compliance --check   write nothing; fail when the file is stale, or a claim lacks its code or its test
   counters             write docs/counters.md from the table of reasons
   counters --check     write nothing; fail when the file is stale, or names a metric that is not served
+  instructions         count instructions a packet (valgrind) and show them beside benches/instructions.toml
+  instructions --check the same; fail when a case takes over 3 % more
+  instructions --write write the counts as the new baseline
   layering             fail on upward dependencies, unsafe code, long files and hidden clocks";
 
 fn main() -> ExitCode {
@@ -47,6 +50,7 @@ fn run(arguments: &[&str]) -> Result<()> {
             Ok(())
         }
         ["counters", "--check"] => fail_on("counters", counters::check(&root)?),
+        ["instructions", option @ ..] => instructions(&root, option),
         ["layering"] => fail_on("layering", layering::check(&root)?),
         [] | ["--help" | "-h"] => {
             println!("{USAGE}");
@@ -54,6 +58,25 @@ fn run(arguments: &[&str]) -> Result<()> {
         }
         other => bail!("unknown command '{}'\n\n{USAGE}", other.join(" ")),
     }
+}
+
+fn instructions(root: &std::path::Path, option: &[&str]) -> Result<()> {
+    let path = root.join(instructions::BASELINE_PATH);
+    if !matches!(option, [] | ["--check" | "--write"]) {
+        bail!("unknown option '{}'\n\n{USAGE}", option.join(" "));
+    }
+    let (compiler, counts) = (instructions::compiler()?, instructions::measure(root)?);
+    if option == ["--write"] {
+        let baseline = instructions::Baseline { compiler, instructions_per_packet: counts };
+        std::fs::write(&path, baseline.text()).with_context(|| format!("writing {}", path.display()))?;
+        print!("{}", baseline.text());
+        return Ok(());
+    }
+    let text = std::fs::read_to_string(&path)
+        .with_context(|| format!("reading {}: write it with `instructions --write`", path.display()))?;
+    let comparison = instructions::compare(&instructions::Baseline::parse(&text)?, &counts, &compiler);
+    print!("{}", comparison.table);
+    if option == ["--check"] { fail_on("instructions", comparison.problems) } else { Ok(()) }
 }
 
 fn fail_on(what: &str, problems: Vec<String>) -> Result<()> {

@@ -53,7 +53,7 @@ pub fn bison(args: &LabArgs) -> Result<LabReport, BenchError> {
     eprintln!("stage 2: steady traffic both ways");
     let (trial_s, churn_s) = (args.trial_s(2.0), args.trial_s(2.0) * if args.quick { 20.0 } else { 10.0 });
     let mut picks = Random::new(sessions);
-    let most = closed_loop(&mut rig, tsc, trial_s.min(1.0), true, &mut picks);
+    let most = closed_loop(&mut rig, tsc, trial_s.min(1.0), true, &mut picks).per_s();
     let found = zero_loss(&mut rig, tsc, (most * 1.1, trial_s, true), &mut picks, &mut ok);
     let pps = if found.rate > 0.0 { found.rate.min(most) * 0.8 } else { most * 0.5 };
     eprintln!("stage 2: {:.2} Mpps from inside for {churn_s} s while sessions are deleted", pps / 1e6);

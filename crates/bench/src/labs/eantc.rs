@@ -18,12 +18,29 @@ const CORES: u32 = 84;
 const SESSIONS: u32 = 99_600_000;
 const CLIENTS: u32 = 20_000;
 const PORTS: u32 = 4;
-/// Frame bytes, Gbit/s, longest and mean latency in microseconds, as published.
-const FRAMES: [(&str, &[(u32, u32)], f64, f64, f64); 4] = [
-    ("84 B", &[(84, 1)], 72.0, 743.0, 83.0),
-    ("260 B", &[(260, 1)], 198.75, 555.0, 110.0),
-    ("IMIX", &[(82, 1), (118, 11), (391, 3), (588, 2), (1_318, 3), (1_536, 7)], 212.3, 444.0, 33.0),
-    ("1520 B", &[(1_520, 1)], 231.25, 442.0, 28.0),
+/// What was published of one size of frames.
+struct Published {
+    name: &'static str,
+    /// Frame bytes and their weights.
+    sizes: &'static [(u32, u32)],
+    gbps: f64,
+    longest_us: f64,
+    mean_us: f64,
+}
+
+const fn frames(
+    name: &'static str,
+    sizes: &'static [(u32, u32)],
+    (gbps, longest_us, mean_us): (f64, f64, f64),
+) -> Published {
+    Published { name, sizes, gbps, longest_us, mean_us }
+}
+
+const FRAMES: [Published; 4] = [
+    frames("84 B", &[(84, 1)], (72.0, 743.0, 83.0)),
+    frames("260 B", &[(260, 1)], (198.75, 555.0, 110.0)),
+    frames("IMIX", &[(82, 1), (118, 11), (391, 3), (588, 2), (1_318, 3), (1_536, 7)], (212.3, 444.0, 33.0)),
+    frames("1520 B", &[(1_520, 1)], (231.25, 442.0, 28.0)),
 ];
 const FRAME_MAX: u32 = 1_536;
 
@@ -66,8 +83,8 @@ pub fn eantc(args: &LabArgs) -> Result<LabReport, BenchError> {
     let mut run = Run { rig, tsc: Tsc::measure(), trial_s: args.trial_s(2.0), ok: true, kpis: Vec::new() };
     run.set_up(sessions);
     run.concurrent(sessions);
-    for (name, sizes, gbps, longest_us, mean_us) in FRAMES {
-        run.throughput(name, sizes, gbps, (longest_us, mean_us), sessions);
+    for published in &FRAMES {
+        run.throughput(published, sessions);
     }
     let mut differences: Vec<String> = less.into_iter().collect();
     differences.push(format!("trials of {} s; published set-up rates were held for 10 s", run.trial_s));
@@ -121,14 +138,8 @@ impl Run {
     }
 
     /// Zero-loss rate both ways, and the latency at that rate.
-    fn throughput(
-        &mut self,
-        name: &str,
-        sizes: &[(u32, u32)],
-        gbps: f64,
-        latency: (f64, f64),
-        sessions: u32,
-    ) {
+    fn throughput(&mut self, published: &Published, sessions: u32) {
+        let Published { name, sizes, gbps, longest_us, mean_us } = *published;
         let Self { rig, tsc, trial_s, ok, kpis } = self;
         eprintln!("{name}:");
         rig.set_mix(if sizes.len() > 1 { sizes } else { &[] });
@@ -139,7 +150,7 @@ impl Run {
         let bits =
             sizes.iter().map(|(bytes, weight)| bytes * weight).sum::<u32>() as f64 * 8.0 / f64::from(weight);
         let mut picks = Random::new(sessions);
-        let most = closed_loop(rig, *tsc, trial_s.min(1.0), true, &mut picks);
+        let most = closed_loop(rig, *tsc, trial_s.min(1.0), true, &mut picks).per_s();
         let found = zero_loss(rig, *tsc, (most * 1.1, *trial_s, true), &mut picks, ok);
         // Packets from inside and their answers.
         let gbit = |pps: f64| pps * 2.0 * bits / 1e9;
@@ -150,8 +161,8 @@ impl Run {
         let outcome = offer(rig, *tsc, load, &mut picks);
         let seen = Latency::of(&outcome, *tsc);
         *ok &= outcome.is_accounted();
-        kpis.push(Kpi::cost("  mean latency at that load", "us", latency.1, seen.mean_us));
-        kpis.push(Kpi::cost("  longest", "us", latency.0, seen.max_us));
+        kpis.push(Kpi::cost("  mean latency at that load", "us", mean_us, seen.mean_us));
+        kpis.push(Kpi::cost("  longest", "us", longest_us, seen.max_us));
     }
 }
 

@@ -100,7 +100,7 @@ fn forwarding(
     {
         eprintln!("{name}:");
         let mut picks = Random::new(flows);
-        let most = closed_loop(&mut rig, tsc, trial_s.min(1.0), false, &mut picks);
+        let most = closed_loop(&mut rig, tsc, trial_s.min(1.0), false, &mut picks).per_s();
         let found = zero_loss(&mut rig, tsc, (most * 1.1, trial_s, false), &mut picks, ok);
         let kpi = Kpi::rate(format!("64 B, {name}"), "Mpps", published, CORES, found.rate / 1e6);
         kpis.push(kpi.with_closed_loop(most / 1e6));
