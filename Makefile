@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint bench docs fuzz soak clean
+.PHONY: help setup build demo test lint bench labs instructions flamegraph docs fuzz soak clean
 
 # Namespaces and packet ports need root.
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
@@ -11,7 +11,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 help: ## this list
 	@echo "Carrack: a software carrier edge. Commands:"
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{ printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{ printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 setup: ## install what is missing (Debian packages, Rust); quick when nothing is
 	@bash scripts/setup
@@ -30,6 +30,15 @@ lint: setup ## format and clippy only
 
 bench: build ## forwarding speed, in process, no NIC needed
 	@for sessions in 1000 1000000; do $(TARGET)/release/carrack bench forward --sessions $$sessions --seconds 5 || exit 1; done
+
+labs: build ## the published tests beside their published figures (minutes, memory as there is)
+	@for lab in eantc paper bison; do $(TARGET)/release/carrack bench $$lab || exit 1; done
+
+instructions: setup ## instructions a packet (valgrind) beside the committed ones
+	@$(CARGO) run -q --locked -p carrack-xtask -- instructions
+
+flamegraph: setup ## where the packet path spends its time, as target/flamegraph.svg (perf)
+	@bash scripts/flamegraph
 
 docs: setup ## write the generated pages anew, then build the Rust documentation
 	@bash scripts/docs
