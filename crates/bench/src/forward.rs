@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use carrack_base::counters::Accounts;
 use carrack_base::{BURST_PACKETS_MAX, Now, PortId, REASONS, VrfId, WorkerId};
-use carrack_frame::{FramePool, MemPool};
+use carrack_frame::{Frame, FramePool, MemPool};
 use carrack_nat::Directory;
 use carrack_pipeline::{Plan, Worker};
 use carrack_tables::{KeyedHasher, cycles, prefetch};
@@ -108,6 +108,8 @@ struct Bench {
     /// Outside endpoint by mapping number (session number ÷ REMOTES).
     outside: Vec<(u32, u16)>,
     writer: Writer,
+    /// Frames that left, for the next burst.
+    spare: Vec<Frame>,
     start: Instant,
     verified: u64,
     seen: u64,
@@ -134,6 +136,7 @@ impl Bench {
             sessions,
             outside: vec![(0, 0); (sessions.div_ceil(REMOTES)) as usize],
             writer: Writer::new(bytes),
+            spare: Vec::with_capacity(BURST_PACKETS_MAX),
             start,
             verified: 0,
             seen: 0,
@@ -152,7 +155,7 @@ impl Bench {
         let numbers = numbers.get_mut(..packets).unwrap_or(&mut []);
         numbers.iter_mut().for_each(|number| *number = pick());
         let bytes = self.writer.bytes();
-        let Self { worker, pool, writer, subscribers, outside, .. } = self;
+        let Self { worker, pool, writer, subscribers, outside, spare, .. } = self;
         // The generator's own tables, small as they are, shall not be what is measured.
         for number in numbers.iter() {
             subscribers.get((*number / SESSIONS_PER_SUBSCRIBER) as usize).inspect(|line| prefetch(*line));
@@ -161,7 +164,13 @@ impl Bench {
             }
         }
         let rx = worker.rx_buffer();
-        pool.alloc_burst(rx, numbers.len(), bytes as u16);
+        // What left is written anew and comes in again; the pool makes up for what did not leave as it came.
+        if spare.len() == numbers.len() && spare.iter().all(|frame| frame.len() == bytes) {
+            std::mem::swap(rx, spare);
+        } else {
+            pool.free_all(spare);
+            pool.alloc_burst(rx, numbers.len(), bytes as u16);
+        }
         for (frame, number) in rx.iter_mut().zip(numbers.iter()) {
             let session = session(subscribers, *number);
             match way {
@@ -174,7 +183,7 @@ impl Bench {
         }
         let offered = rx.len();
         if !route {
-            pool.free_all(rx);
+            std::mem::swap(rx, spare);
             return offered;
         }
         let (from, to) = if way == Way::In { (OUTSIDE, INSIDE) } else { (INSIDE, OUTSIDE) };
@@ -188,7 +197,7 @@ impl Bench {
     /// Takes what left; verifies one packet now and then.
     #[inline]
     fn collect(&mut self, to: PortId, way: Way, numbers: &[u32]) {
-        let Self { worker, pool, .. } = self;
+        let Self { worker, pool, spare, .. } = self;
         let Some(queue) = worker.tx(to) else { return };
         let before = self.seen / VERIFY_EVERY;
         self.seen += queue.len() as u64;
@@ -203,7 +212,11 @@ impl Bench {
                 }
             }
         }
-        pool.free_all(queue);
+        if spare.is_empty() && queue.len() <= spare.capacity() {
+            spare.append(queue);
+        } else {
+            pool.free_all(queue);
+        }
         worker.done(pool);
     }
 

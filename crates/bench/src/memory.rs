@@ -1,5 +1,6 @@
 //! What a run needs and what the machine has.
 
+use carrack_nat::policy::Assignment;
 use carrack_nat::{Nat, row::MemoryRow};
 use carrack_tables::PortMap;
 use serde::Serialize;
@@ -18,8 +19,11 @@ const BLOCK_BYTES: u64 = 48;
 pub fn needed(spec: &RigSpec) -> u64 {
     let addresses = u64::from(spec.instance.addresses());
     let blocks = addresses * u64::from(65_536 / u32::from(spec.instance.block.max(1)));
+    // Single ports are held in this mode only.
+    let instance = spec.instance.instance();
+    let held = if instance.assignment == Assignment::Arbitrary { instance.port_hold_s } else { 0 };
     Nat::bytes_for(spec.sizes().nat) as u64
-        + addresses * (3 * PortMap::bytes_for() as u64 + ADDRESS_BYTES)
+        + addresses * (3 * PortMap::bytes_for(held) as u64 + ADDRESS_BYTES)
         + blocks * BLOCK_BYTES
         + (16 << 20)
 }
