@@ -161,6 +161,7 @@ reasons! {
     NatProtocolUnsupported, "nat-protocol-unsupported", Info, Silent, "A protocol without ports needs a one-to-one mapping, and this subscriber has none.";
     // NAT: resources
     NatPoolExhausted, "nat-pool-exhausted", Error, NatExhausted, "No address of the pool has a port (or block) left.";
+    NatPoolChanging, "nat-pool-changing", Warning, Silent, "A reload changes how the pool's ports are shared out, and has not reached all workers yet.";
     NatPortsExhausted, "nat-ports-exhausted", Error, NatExhausted, "The subscriber's paired address has no port of that kind left.";
     NatBlockLimit, "nat-block-limit", Warning, NatExhausted, "The subscriber holds as many port blocks as it may and all are full.";
     NatPortLimit, "nat-port-limit", Warning, NatExhausted, "The subscriber uses as many ports as it may (RFC 6888 REQ-4).";

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use carrack_base::counters::Accounts;
 use carrack_base::{BURST_PACKETS_MAX, Now, PortId, REASONS, VrfId, WorkerId};
 use carrack_frame::{Frame, FramePool, MemPool};
-use carrack_nat::Directory;
+use carrack_nat::{Directory, WorkerGroup};
 use carrack_pipeline::{Plan, Worker};
-use carrack_tables::{KeyedHasher, cycles, prefetch};
+use carrack_tables::{cycles, prefetch};
 use carrack_wire::checksum::pseudo_v4;
 use carrack_wire::ipv4::Ipv4View;
 
@@ -121,11 +121,12 @@ impl Bench {
         spec: &ForwardSpec,
         id: u8,
         plan: Arc<Plan>,
+        group: Arc<WorkerGroup>,
         share: Vec<u32>,
         sessions: u32,
     ) -> Result<Self, BenchError> {
         let start = Instant::now();
-        let (worker, far) = world::worker(id, spec.workers, plan, sessions, SEED, Now::from_s(1))
+        let (worker, far) = world::worker(id, group, plan, sessions, Now::from_s(1))
             .map_err(|error| BenchError(format!("no memory for {sessions} sessions: {error}")))?;
         let bytes = (spec.frame_bytes as usize).saturating_sub(4);
         Ok(Self {
@@ -369,9 +370,10 @@ pub fn difference(after: &Accounts, before: &Accounts) -> Accounts {
 }
 
 /// Subscribers by the worker that owns them, enough for each worker's share.
-fn shares(plan: &Plan, workers: u8, per_worker: u32) -> Vec<Vec<u32>> {
-    let directory = Directory::new(&plan.snapshot.nat, workers, KeyedHasher::new(SEED));
-    let mut shares: Vec<Vec<u32>> = (0..workers).map(|_| Vec::with_capacity(per_worker as usize)).collect();
+fn shares(plan: &Plan, group: &WorkerGroup, per_worker: u32) -> Vec<Vec<u32>> {
+    let directory = Directory::new(&plan.snapshot.nat, group);
+    let mut shares: Vec<Vec<u32>> =
+        (0..group.workers()).map(|_| Vec::with_capacity(per_worker as usize)).collect();
     for address in SUBSCRIBER_FIRST.. {
         let WorkerId(owner) = directory.owner_of_inside(VrfId(0), address);
         if let Some(share) = shares.get_mut(usize::from(owner)).filter(|s| s.len() < per_worker as usize) {
@@ -389,16 +391,17 @@ pub fn forward(spec: &ForwardSpec) -> Result<ForwardReport, BenchError> {
     let per_worker = (spec.sessions / u32::from(spec.workers)).max(1);
     let subscribers = per_worker.div_ceil(SESSIONS_PER_SUBSCRIBER);
     let plan = world::plan(subscribers * u32::from(spec.workers), spec.workers);
-    let shares = shares(&plan, spec.workers, subscribers);
+    let group = WorkerGroup::new(spec.workers, SEED);
+    let shares = shares(&plan, &group, subscribers);
     let barrier = Barrier::new(usize::from(spec.workers));
     let measured: Vec<Result<Measured, BenchError>> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0u8..)
             .zip(shares)
             .map(|(id, share)| {
-                let (plan, barrier) = (plan.clone(), &barrier);
+                let (plan, group, barrier) = (plan.clone(), group.clone(), &barrier);
                 scope.spawn(move || {
                     pin(id);
-                    let mut bench = Bench::new(spec, id, plan, share, per_worker);
+                    let mut bench = Bench::new(spec, id, plan, group, share, per_worker);
                     let filled = bench.as_mut().map_err(|e| BenchError(e.0.clone())).and_then(Bench::fill);
                     match (bench, filled) {
                         (Ok(mut bench), Ok(())) => {

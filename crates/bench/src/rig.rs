@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use carrack_base::counters::Accounts;
 use carrack_base::{BURST_PACKETS_MAX, Now};
 use carrack_frame::{Frame, FramePool, MemPool};
-use carrack_nat::Cursor;
+use carrack_nat::{Cursor, WorkerGroup};
 use carrack_pipeline::Worker;
 use carrack_pipeline::snapshot::WorkerSizes;
 use carrack_tables::cycles;
@@ -115,7 +115,7 @@ impl Rig {
     pub fn new(spec: &RigSpec) -> Result<Self, BenchError> {
         let now = Now::from_s(1);
         let plan = world::plan_with(spec.instance.instance());
-        let (worker, far) = world::worker_with(0, 1, plan, spec.sizes(), SEED, now)
+        let (worker, far) = world::worker_with(0, WorkerGroup::new(1, SEED), plan, spec.sizes(), now)
             .map_err(|error| BenchError(format!("no memory for {} sessions: {error}", spec.sessions)))?;
         let bytes = memory_bytes(spec.frame_bytes);
         Ok(Self {

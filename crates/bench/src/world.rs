@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use carrack_base::{IfIndex, InstanceId, Now, PoolId, PortId, Prefix4, Range4, VrfId, WorkerId};
 use carrack_frame::MemPool;
+use carrack_nat::WorkerGroup;
 use carrack_nat::policy::{
     Assignment, Capacity, ExhaustedIcmp, Filtering, Instance, Limits, Mapping, NatPolicy, Pool, Pooling,
     StaticRule, Timeouts,
@@ -251,22 +252,20 @@ impl FarEnds {
 /// A worker with its neighbours known, alone or one of several that never hand over.
 pub fn worker(
     id: u8,
-    workers: u8,
+    group: Arc<WorkerGroup>,
     plan: Arc<Plan>,
     sessions: u32,
-    seed: [u64; 4],
     now: Now,
 ) -> Result<(Worker, FarEnds), ArenaError> {
-    worker_with(id, workers, plan, sizes(sessions), seed, now)
+    worker_with(id, group, plan, sizes(sessions), now)
 }
 
 /// The same with tables of these sizes.
 pub fn worker_with(
     id: u8,
-    workers: u8,
+    group: Arc<WorkerGroup>,
     plan: Arc<Plan>,
     sizes: WorkerSizes,
-    seed: [u64; 4],
     now: Now,
 ) -> Result<(Worker, FarEnds), ArenaError> {
     let (mut commands, commands_in) = rtrb::RingBuffer::new(64);
@@ -284,10 +283,10 @@ pub fn worker_with(
         punts: punts_out,
         host_tx: host_in,
         hand_in: Vec::new(),
-        hand_out: (0..workers).map(|_| None).collect(),
+        hand_out: (0..group.workers()).map(|_| None).collect(),
     };
     let pages = PagePreference::Huge;
-    let mut worker = Worker::new(WorkerId(id), workers, plan, sizes, pages, seed, mail, now)?;
+    let mut worker = Worker::new(WorkerId(id), group, plan, sizes, pages, mail, now)?;
     let mut pool = MemPool::new(64, 256, 128);
     worker.background(now, &mut pool);
     let far = FarEnds { commands, events, _punts: punts, _host_tx: host_out };

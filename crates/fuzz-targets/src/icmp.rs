@@ -2,7 +2,7 @@
 
 use carrack_base::{InstanceId, Now, PoolId, Prefix4, Range4, VrfId, WorkerId};
 use carrack_nat::policy::{Assignment, Capacity, Instance, NatPolicy, Pool, Timeouts};
-use carrack_nat::{Direction, Flow, Kind, NO_LINE, Nat, Verdict};
+use carrack_nat::{Direction, Flow, Kind, NO_LINE, Nat, Verdict, WorkerGroup};
 use carrack_tables::PagePreference;
 use carrack_wire::PacketBuilder;
 use carrack_wire::icmpv4::{Class, Icmpv4Mut, Icmpv4View, class_of};
@@ -52,8 +52,8 @@ fn instance() -> Instance {
 fn engine() -> (Nat, Vec<Vec<u8>>) {
     let policy = std::sync::Arc::new(NatPolicy { instances: vec![instance()] });
     let now = Now::from_s(10);
-    let seed = [3, 1, 4, 1];
-    let mut nat = Nat::new(WorkerId(0), 1, CAPACITY, PagePreference::Small, seed, policy, now)
+    let group = WorkerGroup::new(1, [3, 1, 4, 1]);
+    let mut nat = Nat::new(WorkerId(0), group, CAPACITY, PagePreference::Small, policy, now)
         .expect("memory for small tables");
     let packet = || PacketBuilder::new().ipv4(SUBSCRIBER, REMOTE).payload(b"payload of some length");
     let packets = [

@@ -3,6 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use carrack_base::{IfIndex, InstanceId, Now, PoolId, PortId, Prefix4, Proto, VrfId, WorkerId};
+use carrack_nat::WorkerGroup;
 use carrack_nat::policy::{Assignment, Capacity, Instance, Limits, NatPolicy, Pool, StaticRule, Timeouts};
 use carrack_pipeline::mailbox::{Command, Event, PacketSlot};
 use carrack_pipeline::snapshot::{
@@ -185,6 +186,7 @@ pub fn workers(count: u8, now: Now) -> (Vec<Worker>, Vec<Ends>) {
             }));
         }
     }
+    let group = WorkerGroup::new(count, [7, 1, 8, 2]);
     let build = |(id, (hand_in, hand_out)): (usize, (_, _))| {
         let (commands, commands_in) = rtrb::RingBuffer::new(32);
         let (events_out, events) = rtrb::RingBuffer::new(64);
@@ -198,8 +200,8 @@ pub fn workers(count: u8, now: Now) -> (Vec<Worker>, Vec<Ends>) {
             hand_in,
             hand_out,
         };
-        let (id, seed) = (WorkerId(id as u8), [7, 1, 8, 2]);
-        let worker = Worker::new(id, count, plan.clone(), SIZES, PagePreference::Small, seed, mail, now)
+        let (id, pages) = (WorkerId(id as u8), PagePreference::Small);
+        let worker = Worker::new(id, group.clone(), plan.clone(), SIZES, pages, mail, now)
             .expect("memory for small tables");
         (worker, Ends { commands, events, punts, host_tx })
     };

@@ -1,8 +1,6 @@
 //! New port tables take over what the old ones had given out, so that a change of a pool hurts nobody it does not
 //! concern.
 
-use std::collections::HashSet;
-
 use carrack_base::Proto;
 
 use crate::blocks::Waiting;
@@ -56,16 +54,28 @@ impl Ports {
             }
         }
         for Waiting { due_s, at } in std::mem::take(&mut old.held) {
-            if let Some(at) = self.block_like(old, at) {
-                self.held.push_back(Waiting { due_s, at });
+            if let Some(to) = self.block_like(old, at) {
+                self.adopt_claim(old, at, to);
+                self.held.push_back(Waiting { due_s, at: to });
             }
         }
+    }
+
+    /// A block that was this worker's stays so.
+    fn adopt_claim(&mut self, old: &mut Self, from: BlockRef, to: BlockRef) {
+        if self.map.has_same(to.address, &old.map, from.address) {
+            old.forget_claimed(from);
+        } else {
+            // Nobody else gives out these blocks while the old map, which has it as this worker's, is in use.
+            self.map.claim_one(to.address, to.block, self.worker);
+        }
+        self.note_claimed(to);
     }
 
     /// A subscriber's blocks and pairing by their numbers here. Blocks that are not here were given back before.
     pub(crate) fn adopt_subscriber(
         &mut self,
-        old: &Self,
+        old: &mut Self,
         id: u32,
         subscriber: &mut Subscriber,
         paired: bool,
@@ -81,6 +91,7 @@ impl Ports {
                 entry.used = used.used;
                 entry.empty_since_s = used.empty_since_s;
             }
+            self.adopt_claim(old, *block, at);
             if let Some(slot) = blocks.get_mut(count) {
                 *slot = at;
                 count += 1;
@@ -100,33 +111,24 @@ impl Ports {
     pub(crate) fn adopt_mapping(&mut self, mapping: &mut Mapping, now_s: u32) {
         let Some(address) = self.number_of(mapping.outside_ip) else { return };
         mapping.address = address;
-        if let Some(map) = self.map(address, mapping.proto()) {
+        if let Some(bits) = self.bits(address, mapping.proto()) {
             // Already marked where the bitmap came along.
-            map.alloc_exact(mapping.outside_port, now_s);
+            bits.alloc_exact(mapping.outside_port, now_s);
         }
     }
 
     /// Counts anew once everything is adopted.
     pub(crate) fn settle(&mut self) {
-        self.blocks_used = 0;
-        let held: HashSet<(u16, u16)> = self.held.iter().map(|w| (w.at.address, w.at.block)).collect();
         for number in 0..self.addresses.len() {
             let address = number as u16;
             let Some(home) = self.addresses.get_mut(number) else { continue };
-            home.free_blocks.clear();
             for (index, entry) in home.blocks.iter_mut().enumerate() {
-                let at = BlockRef { address, block: index as u16 };
-                if entry.owner == NONE && !held.contains(&(at.address, at.block)) {
-                    home.free_blocks.push(at.block);
-                    continue;
-                }
-                self.blocks_used += 1;
                 if entry.owner != NONE && entry.used == 0 {
                     entry.queued = true;
+                    let at = BlockRef { address, block: index as u16 };
                     self.idle.push_back(Waiting { due_s: entry.empty_since_s, at });
                 }
             }
-            self.relist(address);
         }
         for proto in Proto::WITH_PORTS {
             let maps = self.addresses.iter().filter_map(|a| a.maps.get(proto.index()));

@@ -22,6 +22,14 @@ pub(crate) struct Block {
     pub(crate) empty_since_s: u32,
     /// Is it in the idle queue?
     pub(crate) queued: bool,
+    /// Is it this worker's: a subscriber's or in its hold time?
+    pub(crate) claimed: bool,
+}
+
+impl Default for Block {
+    fn default() -> Self {
+        Self { owner: NONE, used: 0, empty_since_s: 0, queued: false, claimed: false }
+    }
 }
 
 /// A block waiting: released and in its hold time, or empty and perhaps soon released.
@@ -87,27 +95,21 @@ impl Ports {
     ) -> Result<BlockRef, Reason> {
         self.end_hold(now_s);
         let bound = instance.pooling == Pooling::Paired && subscriber.address != NO_ADDRESS;
-        let address = if bound {
-            subscriber.address
+        let (address, block) = if bound {
+            let block = self.map.claim_on(subscriber.address, self.worker, rng);
+            (subscriber.address, block.ok_or(Reason::NatPortsExhausted)?)
         } else {
-            *self.with_blocks.get(rng.below(self.with_blocks.len())).ok_or(Reason::NatPoolExhausted)?
+            self.map.claim_any(self.worker, rng).ok_or(Reason::NatPoolExhausted)?
         };
-        let full = if bound { Reason::NatPortsExhausted } else { Reason::NatPoolExhausted };
-        let home = self.addresses.get_mut(usize::from(address)).ok_or(full)?;
-        if home.free_blocks.is_empty() {
-            return Err(full);
-        }
-        let block = home.free_blocks.swap_remove(rng.below(home.free_blocks.len()));
-        if let Some(entry) = home.blocks.get_mut(usize::from(block)) {
+        let at = BlockRef { address, block };
+        self.note_claimed(at);
+        if let Some(entry) = self.block_mut(at) {
             entry.owner = line;
             entry.used = 0;
         }
-        self.blocks_used += 1;
-        self.relist(address);
         if instance.pooling == Pooling::Paired && !bound {
             self.bind(instance, subscriber, address, events);
         }
-        let at = BlockRef { address, block };
         if let Some(slot) = subscriber.blocks.get_mut(usize::from(subscriber.block_count)) {
             *slot = at;
             subscriber.block_count += 1;
@@ -123,7 +125,39 @@ impl Ports {
         Ok(at)
     }
 
-    /// The block of this worker that a port is in.
+    /// Keeps count of a block that was just claimed.
+    pub(crate) fn note_claimed(&mut self, at: BlockRef) {
+        let Some(home) = self.addresses.get_mut(usize::from(at.address)) else { return };
+        let Some(block) = home.blocks.get_mut(usize::from(at.block)).filter(|block| !block.claimed) else {
+            return;
+        };
+        block.claimed = true;
+        home.claimed += 1;
+        self.blocks_used += 1;
+        self.map.publish_claimed(self.worker, self.blocks_used);
+    }
+
+    /// No longer counts a claimed block here. False when it was none.
+    pub(crate) fn forget_claimed(&mut self, at: BlockRef) -> bool {
+        let Some(home) = self.addresses.get_mut(usize::from(at.address)) else { return false };
+        let Some(block) = home.blocks.get_mut(usize::from(at.block)).filter(|block| block.claimed) else {
+            return false;
+        };
+        block.claimed = false;
+        home.claimed -= 1;
+        self.blocks_used -= 1;
+        true
+    }
+
+    /// Gives a claimed block to everybody.
+    fn give_away(&mut self, at: BlockRef) {
+        if self.forget_claimed(at) {
+            self.map.publish_claimed(self.worker, self.blocks_used);
+            self.map.release(at.address, at.block);
+        }
+    }
+
+    /// The block that a port is in.
     pub(crate) fn block_at(&self, address: u16, port: u16) -> Option<BlockRef> {
         let home = self.addresses.get(usize::from(address))?;
         let block = port.checked_sub(home.first)?.checked_div(self.block_size)?;
@@ -181,15 +215,11 @@ impl Ports {
         self.end_hold(now_s);
     }
 
-    /// Returns blocks whose hold time is over to the free list.
+    /// Gives blocks whose hold time is over to everybody.
     pub(crate) fn end_hold(&mut self, now_s: u32) {
         while self.held.front().is_some_and(|w| w.due_s <= now_s) {
             let Some(Waiting { at, .. }) = self.held.pop_front() else { return };
-            if let Some(home) = self.addresses.get_mut(usize::from(at.address)) {
-                home.free_blocks.push(at.block);
-                self.blocks_used -= 1;
-            }
-            self.relist(at.address);
+            self.give_away(at);
         }
     }
 
@@ -213,21 +243,15 @@ impl Ports {
         }
         None
     }
+}
 
-    /// Keeps `with_blocks` true for one address.
-    pub(crate) fn relist(&mut self, address: u16) {
-        let Some(home) = self.addresses.get_mut(usize::from(address)) else { return };
-        let (has, place) = (!home.free_blocks.is_empty(), home.listed);
-        if has && place == usize::MAX {
-            home.listed = self.with_blocks.len();
-            self.with_blocks.push(address);
-        } else if !has && place != usize::MAX {
-            home.listed = usize::MAX;
-            self.with_blocks.swap_remove(place);
-            if let Some(moved) = self.with_blocks.get(place).copied()
-                && let Some(moved) = self.addresses.get_mut(usize::from(moved))
-            {
-                moved.listed = place;
+impl Drop for Ports {
+    /// What a reload leaves behind is everybody's again.
+    fn drop(&mut self) {
+        for number in 0..self.addresses.len() {
+            let blocks = self.addresses.get(number).map_or(0, |address| address.blocks.len());
+            for block in 0..blocks {
+                self.give_away(BlockRef { address: number as u16, block: block as u16 });
             }
         }
     }

@@ -1,11 +1,14 @@
 //! Whose address is it? Built once per configuration from the policy; every worker's is the same, which is why any
 //! worker can tell the owner of any packet.
 
+use std::sync::Arc;
+
 use carrack_base::{InstanceId, VrfId, WorkerId};
 use carrack_tables::KeyedHasher;
 
 use crate::deterministic::Deterministic;
 use crate::flow::subscriber_key;
+use crate::ownership::{BlockMap, WorkerGroup};
 use crate::policy::{Assignment, Instance, NatPolicy, StaticRule};
 use crate::slices::Slices;
 
@@ -15,12 +18,12 @@ const STEERING: u64 = 0x7374_6565 << 32;
 /// What an outside address is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outside {
-    /// A pool address: ports by slices (index into `slices`).
+    /// A pool address: who has its ports is in the directory under this number.
     Pool {
         /// Instance.
         instance: InstanceId,
-        /// Which slices.
-        slices: u32,
+        /// Which of the directory's pools.
+        pool: u32,
     },
     /// Ports by RFC 7422.
     Deterministic {
@@ -74,13 +77,22 @@ struct ForwardPorts {
     inside_vrf: u16,
 }
 
+/// Who has the ports of a pool.
+#[derive(Debug)]
+enum PoolPorts {
+    /// Each worker a fixed part of the range.
+    Slices(Slices),
+    /// Blocks, which move between workers.
+    Blocks(Arc<BlockMap>),
+}
+
 /// Addresses to instances, both sides.
 #[derive(Debug)]
 pub struct Directory {
     inside: Vec<Entry<InstanceId>>,
     outside: Vec<Entry<Outside>>,
     forwards: Vec<ForwardPorts>,
-    slices: Vec<Slices>,
+    pools: Vec<PoolPorts>,
     deterministic: Vec<Option<Deterministic>>,
     inside_vrf: Vec<VrfId>,
     hasher: KeyedHasher,
@@ -94,21 +106,21 @@ fn find<T: Copy>(entries: &[Entry<T>], vrf: VrfId, ip: u32) -> Option<T> {
 }
 
 impl Directory {
-    /// Builds it. The seed is the same for all workers of a daemon.
+    /// Builds it.
     #[must_use]
-    pub fn new(policy: &NatPolicy, workers: u8, hasher: KeyedHasher) -> Self {
+    pub fn new(policy: &NatPolicy, group: &WorkerGroup) -> Self {
         let mut this = Self {
             inside: Vec::new(),
             outside: Vec::new(),
             forwards: Vec::new(),
-            slices: Vec::new(),
+            pools: Vec::new(),
             deterministic: policy.instances.iter().map(Deterministic::of).collect(),
             inside_vrf: policy.instances.iter().map(|i| i.inside_vrf).collect(),
-            hasher,
-            workers: workers.max(1),
+            hasher: KeyedHasher::new(group.seed()),
+            workers: group.workers(),
         };
         for instance in &policy.instances {
-            this.add_instance(instance);
+            this.add_instance(instance, group);
         }
         this.add_forward_only(policy);
         this.inside.sort_by_key(|e| (e.vrf, e.first));
@@ -117,7 +129,7 @@ impl Directory {
         this
     }
 
-    fn add_instance(&mut self, instance: &Instance) {
+    fn add_instance(&mut self, instance: &Instance, group: &WorkerGroup) {
         for prefix in &instance.subscribers {
             let (first, last) = (prefix.address(), prefix.last());
             self.inside.push(Entry { vrf: instance.inside_vrf.0, first, last, what: instance.id });
@@ -126,8 +138,11 @@ impl Directory {
             let what = if matches!(instance.assignment, Assignment::Deterministic { .. }) {
                 Outside::Deterministic { instance: instance.id }
             } else {
-                self.slices.push(Slices::of(pool, instance.assignment, self.workers));
-                Outside::Pool { instance: instance.id, slices: self.slices.len() as u32 - 1 }
+                self.pools.push(match instance.assignment {
+                    Assignment::Blocks { .. } => PoolPorts::Blocks(group.block_map(instance)),
+                    _ => PoolPorts::Slices(Slices::of(pool, instance.assignment, self.workers)),
+                });
+                Outside::Pool { instance: instance.id, pool: self.pools.len() as u32 - 1 }
             };
             for range in &pool.ranges {
                 let entry = Entry { vrf: instance.outside_vrf.0, first: range.first, last: range.last, what };
@@ -224,9 +239,12 @@ impl Directory {
         let instance = what.instance();
         let inside_vrf = self.inside_vrf.get(instance.index()).copied().unwrap_or_default();
         Some(match what {
-            Outside::Pool { slices, .. } => {
-                self.slices.get(slices as usize).map_or(WorkerId(0), |slices| slices.owner(port))
-            }
+            Outside::Pool { pool, .. } => match self.pools.get(pool as usize) {
+                Some(PoolPorts::Slices(slices)) => slices.owner(port),
+                // Ports of no block, such as those of forward rules below the range, are found at worker 0.
+                Some(PoolPorts::Blocks(blocks)) => blocks.owner(ip, port).unwrap_or(WorkerId(0)),
+                None => WorkerId(0),
+            },
             Outside::OneToOne { inside_minus_outside, .. } => {
                 self.owner_of_inside(inside_vrf, ip.wrapping_add(inside_minus_outside))
             }
@@ -277,7 +295,7 @@ mod tests {
     #[test]
     fn a_worker_of_several_can_fill_its_subscriber_table() {
         let hasher = KeyedHasher::new([1, 2, 3, 4]);
-        let directory = Directory::new(&NatPolicy::default(), 2, hasher.clone());
+        let directory = Directory::new(&NatPolicy::default(), &WorkerGroup::new(2, [1, 2, 3, 4]));
         let capacity = Capacity { sessions: 64, mappings: 64, subscribers: 4_096, ..Capacity::default() };
         let mut tables = Tables::new(capacity, hasher, PagePreference::Small).unwrap();
         let mine = (0x0a00_0000..).filter(|ip| directory.owner_of_inside(VrfId(0), *ip) == WorkerId(0));

@@ -11,6 +11,7 @@ use carrack_wire::tcp::flag;
 use crate::directory::Directory;
 use crate::flow::{Direction, Flow, Kind};
 use crate::line::{HAIRPIN, NONE, REFRESH_IN, Session};
+use crate::ownership::WorkerGroup;
 use crate::policy::{Capacity, Instance, NatPolicy};
 use crate::pool::Ports;
 use crate::rewrite::translate;
@@ -70,11 +71,11 @@ impl InstanceState {
     pub(crate) fn new(
         instance: &Instance,
         worker: WorkerId,
-        workers: u8,
+        group: &WorkerGroup,
         pages: PagePreference,
     ) -> Result<Self, ArenaError> {
         Ok(Self {
-            ports: Ports::new(instance, worker, workers, pages)?,
+            ports: Ports::new(instance, worker, group, pages)?,
             refused: vec![0; REASONS.len()],
             refused_last: 0,
             above_threshold: false,
@@ -106,9 +107,8 @@ impl Events {
 #[derive(Debug)]
 pub struct Nat {
     pub(crate) worker: WorkerId,
-    pub(crate) workers: u8,
+    pub(crate) group: Arc<WorkerGroup>,
     pub(crate) pages: PagePreference,
-    pub(crate) hasher: KeyedHasher,
     pub(crate) policy: Arc<NatPolicy>,
     pub(crate) directory: Directory,
     pub(crate) tables: Tables,
@@ -130,31 +130,29 @@ pub struct Nat {
 impl Nat {
     /// Builds the tables and configures them.
     ///
-    /// `seed` is secret and the same for all workers of a daemon: they must agree on who owns whom.
+    /// `group` is the same for all workers of a daemon: they must agree on who owns what.
     ///
     /// # Errors
     /// When memory for the tables cannot be had.
     pub fn new(
         worker: WorkerId,
-        workers: u8,
+        group: Arc<WorkerGroup>,
         capacity: Capacity,
         pages: PagePreference,
-        seed: [u64; 4],
         policy: Arc<NatPolicy>,
         now: Now,
     ) -> Result<Self, ArenaError> {
-        let hasher = KeyedHasher::new(seed);
+        let hasher = KeyedHasher::new(group.seed());
         let mut this = Self {
             worker,
-            workers: workers.max(1),
             pages,
             policy: Arc::new(NatPolicy::default()),
-            directory: Directory::new(&NatPolicy::default(), workers, hasher.clone()),
+            directory: Directory::new(&NatPolicy::default(), &group),
             tables: Tables::new(capacity, hasher.clone(), pages)?,
             states: Vec::new(),
             syns: SynTable::new(capacity.held_syns, hasher.clone(), pages)?,
             rng: Rng::new(hasher.hash2(0x5eed, u64::from(worker.0))),
-            hasher,
+            group,
             events: Events { queue: VecDeque::with_capacity(EVENTS_MAX), lost: 0 },
             pacer: SweepPacer::new(1_000_000_000, SWEEP_LINES_MAX),
             swept_at_ns: now.ns,

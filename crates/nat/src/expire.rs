@@ -174,7 +174,7 @@ impl Nat {
         let Self { states, policy, events, .. } = self;
         let (Some(instance), Some(state)) = (policy.instances.get(at), states.get_mut(at)) else { return };
         let threshold = instance.pool_threshold_percent;
-        if threshold == 0 {
+        if threshold == 0 || !state.ports.watches_use() {
             return;
         }
         let percent = state.ports.percent_used();

@@ -1,6 +1,7 @@
 //! The NAT engine, sans-I/O: (packet bytes, now) to verdict.
 //!
-//! [`Nat`] is one worker's engine. It owns all state of the subscribers that hash to its worker and shares nothing.
+//! [`Nat`] is one worker's engine. It owns all state of the subscribers that hash to its worker; all that workers share is a
+//! [`WorkerGroup`].
 //! `flow` says what a packet is, `engine` finds its session and rewrites it, `create` makes sessions, `expire` ends
 //! them, `errors` carries ICMP errors across, `manage` shows and deletes, `reconfigure` changes; `pool` and `blocks` give out ports, `directory` knows
 //! whose address is whose.
@@ -19,6 +20,7 @@ mod expire;
 mod flow;
 mod line;
 mod manage;
+mod ownership;
 pub mod policy;
 mod pool;
 mod reconfigure;
@@ -38,5 +40,6 @@ pub use engine::{Nat, Verdict};
 pub use flow::{Direction, Flow, Kind, packed_key};
 pub use line::NONE as NO_LINE;
 pub use manage::Cursor;
+pub use ownership::WorkerGroup;
 pub use rng::Rng;
 pub use syn::OverdueSyn;

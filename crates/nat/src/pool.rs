@@ -1,18 +1,22 @@
 //! Outside addresses and ports of one instance, this worker's share of them.
 //!
-//! With several workers, each pool address's port range is cut into as many slices; a worker gives out ports of its
-//! slice only, so two workers never give out the same port and a packet from outside tells its owner by its port.
+//! With several workers, no two ever give out the same port, and a packet from outside tells its owner by its port:
+//! port blocks are claimed by workers one by one (`ownership`); without blocks, each pool address's port range is cut
+//! into as many slices, and a worker gives out ports of its slice only.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, Weak};
 
 use carrack_base::{PoolId, Proto, Reason, WorkerId};
 use carrack_tables::{Arena, ArenaError, PagePreference, Parity, PortMap};
 
 use crate::blocks::{Block, Waiting};
 use crate::deterministic::Deterministic;
-use crate::line::{NO_ADDRESS, NONE, Subscriber};
-use crate::policy::{Assignment, Instance, Pooling};
+use crate::line::{NO_ADDRESS, Subscriber};
+use crate::ownership::{BlockMap, WorkerGroup};
+use crate::policy::{Assignment, Instance, Pool, Pooling};
 use crate::rng::Rng;
 use crate::row::{NatEvent, PoolRow};
 use crate::slices::Slices;
@@ -20,6 +24,9 @@ use crate::slices::Slices;
 /// Addresses tried for one allocation before the pool counts as exhausted in `Arbitrary` mode. Bounds the work of a
 /// burst; the address is chosen at random, so a pool that fails so many tries is full for all practical purposes.
 const ADDRESS_TRIES_MAX: usize = 64;
+
+/// Addresses looked at again in one call after a reload.
+const REFRESHED_AT_ONCE: usize = 64;
 
 /// Ports below this are "well known" (RFC 4787 REQ-3a).
 const WELL_KNOWN_END: u16 = 1_024;
@@ -30,16 +37,18 @@ pub(crate) struct Address {
     pub(crate) ip: u32,
     pub(crate) pool: PoolId,
     pub(crate) maps: [PortMap; 3],
-    /// This worker's ports.
+    /// First port of this worker's slice, or of the first block.
     pub(crate) first: u16,
-    /// Number of this worker's ports.
+    /// Number of this worker's ports, those of the blocks at home here.
     pub(crate) ports: u32,
     /// Subscribers paired to it.
     pub(crate) subscribers: u32,
+    /// All blocks, whoever has them.
     pub(crate) blocks: Vec<Block>,
-    pub(crate) free_blocks: Vec<u16>,
-    /// Its place in `with_blocks`, or `usize::MAX`.
-    pub(crate) listed: usize,
+    /// Blocks at home with this worker.
+    home_blocks: u32,
+    /// Blocks that this worker has claimed.
+    pub(crate) claimed: u32,
 }
 
 impl Address {
@@ -61,10 +70,16 @@ pub(crate) struct Allocated {
 #[derive(Debug)]
 pub(crate) struct Ports {
     pub(crate) addresses: Vec<Address>,
-    /// (first address, last address, number of the first), sorted.
-    by_ip: Vec<(u32, u32, u32)>,
-    /// Addresses that have a free block.
-    pub(crate) with_blocks: Vec<u16>,
+    pub(crate) worker: WorkerId,
+    /// Which block is whose, and addresses by number.
+    pub(crate) map: Arc<BlockMap>,
+    /// Maps that cut one of these addresses otherwise and that some worker may still work by: until they are gone,
+    /// nothing is given out.
+    differing: Vec<Weak<BlockMap>>,
+    /// Maps that share an address and that some worker may still work by.
+    sharing: Vec<Weak<BlockMap>>,
+    /// Addresses from here on are still to be looked at again after all `sharing` are gone.
+    refreshed: usize,
     pub(crate) held: VecDeque<Waiting>,
     pub(crate) idle: VecDeque<Waiting>,
     pub(crate) block_size: u16,
@@ -79,7 +94,6 @@ pub(crate) struct Ports {
     pub(crate) used: [u64; 3],
     ports_total: u64,
     pub(crate) blocks_used: u64,
-    blocks_total: u64,
 }
 
 impl Ports {
@@ -87,7 +101,7 @@ impl Ports {
     pub(crate) fn new(
         instance: &Instance,
         worker: WorkerId,
-        workers: u8,
+        group: &WorkerGroup,
         pages: PagePreference,
     ) -> Result<Self, ArenaError> {
         let count: usize = instance.pools.iter().flat_map(|p| &p.ranges).map(|r| r.count() as usize).sum();
@@ -97,10 +111,14 @@ impl Ports {
         let hold_s = if instance.assignment == Assignment::Arbitrary { instance.port_hold_s } else { 0 };
         let arena_bytes = count.max(1) * 3 * PortMap::bytes_for(hold_s);
         let mut arena = Arena::new("nat-ports", arena_bytes, pages)?;
+        let map = group.block_map(instance);
         let mut this = Self {
             addresses: Vec::with_capacity(count),
-            by_ip: Vec::new(),
-            with_blocks: Vec::with_capacity(count),
+            worker,
+            differing: map.before(true),
+            sharing: map.before(false),
+            refreshed: if map.before(false).is_empty() { count } else { 0 },
+            map,
             held: VecDeque::new(),
             idle: VecDeque::new(),
             block_size,
@@ -112,46 +130,37 @@ impl Ports {
             used: [0; 3],
             ports_total: 0,
             blocks_used: 0,
-            blocks_total: 0,
         };
         for pool in &instance.pools {
-            let (first, units) = if this.deterministic.is_some() {
+            let slices = Slices::of(pool, instance.assignment, group.workers());
+            let (first, ports) = if this.deterministic.is_some() {
                 (pool.port_first, u32::from(pool.port_last.saturating_sub(pool.port_first)) + 1)
             } else {
-                Slices::of(pool, instance.assignment, workers).share(worker)
+                slices.share(worker)
             };
             for range in &pool.ranges {
-                this.by_ip.push((range.first, range.last, this.addresses.len() as u32));
                 for ip in range.first..=range.last {
                     let maps = [
                         PortMap::new(&mut arena, hold_s)?,
                         PortMap::new(&mut arena, hold_s)?,
                         PortMap::new(&mut arena, hold_s)?,
                     ];
-                    this.push_address(ip, pool.id, maps, first, units);
+                    if block_size > 0 {
+                        this.push_blocks(ip, pool, maps, slices.units());
+                    } else {
+                        this.push_address(ip, pool.id, maps, first, ports);
+                    }
                 }
             }
         }
-        this.by_ip.sort_unstable();
         let blocks: usize = this.addresses.iter().map(|a| a.blocks.len()).sum();
-        this.blocks_total = blocks as u64;
         this.ports_total = this.addresses.iter().map(|a| u64::from(a.ports)).sum();
         this.held.reserve_exact(blocks);
         this.idle.reserve_exact(blocks);
         Ok(this)
     }
 
-    fn push_address(&mut self, ip: u32, pool: PoolId, maps: [PortMap; 3], first: u16, units: u32) {
-        let blocks = if self.block_size > 0 { units } else { 0 };
-        let ports = if self.block_size > 0 { units * u32::from(self.block_size) } else { units };
-        let number = self.addresses.len();
-        let listed = if blocks > 0 {
-            self.with_blocks.push(number as u16);
-            self.with_blocks.len() - 1
-        } else {
-            usize::MAX
-        };
-        let empty = Block { owner: NONE, used: 0, empty_since_s: 0, queued: false };
+    fn push_address(&mut self, ip: u32, pool: PoolId, maps: [PortMap; 3], first: u16, ports: u32) {
         self.addresses.push(Address {
             ip,
             pool,
@@ -159,17 +168,46 @@ impl Ports {
             first,
             ports,
             subscribers: 0,
-            blocks: vec![empty; blocks as usize],
-            free_blocks: (0..blocks as u16).collect(),
-            listed,
+            blocks: Vec::new(),
+            home_blocks: 0,
+            claimed: 0,
         });
+    }
+
+    fn push_blocks(&mut self, ip: u32, pool: &Pool, maps: [PortMap; 3], blocks: u32) {
+        let home_blocks = self.map.home_count(self.addresses.len() as u16, self.worker);
+        self.push_address(ip, pool.id, maps, pool.port_first, home_blocks * u32::from(self.block_size));
+        if let Some(address) = self.addresses.last_mut() {
+            address.blocks = vec![Block::default(); blocks as usize];
+            address.home_blocks = home_blocks;
+        }
     }
 
     /// Number of a pool address.
     pub(crate) fn number_of(&self, ip: u32) -> Option<u16> {
-        let at = self.by_ip.partition_point(|(first, ..)| *first <= ip).checked_sub(1)?;
-        let (first, last, number) = *self.by_ip.get(at)?;
-        (ip <= last).then(|| (number + (ip - first)) as u16)
+        self.map.number_of(ip)
+    }
+
+    /// May ports be given out? Not while another worker may still work by a map that cuts an address otherwise: for
+    /// the moment until a reload has reached all workers.
+    fn is_in_force(&mut self) -> bool {
+        let gone = forget_gone(&mut self.differing);
+        if gone && self.refreshed < self.addresses.len() {
+            self.refresh();
+        }
+        gone
+    }
+
+    /// Looks at a few addresses again for blocks that were given back by an earlier map.
+    #[cold]
+    fn refresh(&mut self) {
+        if !forget_gone(&mut self.sharing) {
+            return;
+        }
+        for _ in 0..REFRESHED_AT_ONCE.min(self.addresses.len() - self.refreshed) {
+            self.map.refresh(self.refreshed as u16);
+            self.refreshed += 1;
+        }
     }
 
     /// The outside address of that number.
@@ -184,22 +222,38 @@ impl Ports {
         for (address, proto, port) in before {
             if !self.is_forwarded(address, proto, port) {
                 let proto = Proto::from_index(proto);
-                self.free_port(address, port, proto, now_s, proto != Proto::Tcp);
+                let hold = proto != Proto::Tcp;
+                let freed = self.bits(address, proto).is_some_and(|bits| bits.free(port, now_s, hold));
+                self.count_used(proto, -i64::from(freed && self.is_counted(address, port)));
             }
         }
         for at in 0..self.forwards.len() {
             let Some((address, proto, port)) = self.forwards.get(at).copied() else { return };
+            let proto = Proto::from_index(proto);
             let taken = self
-                .map(address, Proto::from_index(proto))
-                .is_some_and(|map| !map.is_used(port) && map.alloc_exact(port, now_s));
-            if taken && let Some(used) = self.used.get_mut(usize::from(proto)) {
-                *used += 1;
-            }
+                .bits(address, proto)
+                .is_some_and(|bits| !bits.is_used(port) && bits.alloc_exact(port, now_s));
+            self.count_used(proto, i64::from(taken && self.is_counted(address, port)));
         }
     }
 
-    /// Is the port in this worker's share of the address?
+    /// Does a forward rule's port count here? Blocks may be anybody's, so every worker keeps the port from its
+    /// subscribers; one counts it.
+    fn is_counted(&self, address: u16, port: u16) -> bool {
+        self.block_size == 0 || self.map.is_home(address, port, self.worker)
+    }
+
+    fn count_used(&mut self, proto: Proto, change: i64) {
+        if let Some(used) = self.used.get_mut(proto.index()) {
+            *used = used.saturating_add_signed(change);
+        }
+    }
+
+    /// May this worker come to give out the port?
     pub(crate) fn is_mine(&self, address: u16, port: u16) -> bool {
+        if self.block_size > 0 {
+            return self.block_at(address, port).is_some();
+        }
         let home = self.addresses.get(usize::from(address));
         home.is_some_and(|a| a.ports > 0 && (a.first..=a.last()).contains(&port))
     }
@@ -208,7 +262,7 @@ impl Ports {
         self.forwards.binary_search(&(address, proto, port)).is_ok()
     }
 
-    pub(crate) fn map(&mut self, address: u16, proto: Proto) -> Option<&mut PortMap> {
+    pub(crate) fn bits(&mut self, address: u16, proto: Proto) -> Option<&mut PortMap> {
         self.addresses.get_mut(usize::from(address))?.maps.get_mut(proto.index())
     }
 
@@ -227,6 +281,9 @@ impl Ports {
         rng: &mut Rng,
         events: &mut impl FnMut(NatEvent),
     ) -> Result<Allocated, Reason> {
+        if !self.is_in_force() {
+            return Err(Reason::NatPoolChanging);
+        }
         match instance.assignment {
             Assignment::Blocks { per_subscriber_max, .. } => self.allocate_in_blocks(
                 instance,
@@ -361,11 +418,12 @@ impl Ports {
             let home = self.addresses.get_mut(usize::from(address))?;
             let port = take_port(home.maps.get_mut(proto)?, range.clone(), wish, now_s, rng)?;
             let ip = home.ip;
-            *self.used.get_mut(proto)? += 1;
-            // A forward rule's port that was in its hold time when the rule came: from now on it is the rule's.
             if !self.is_forwarded(address, wish.proto as u8, port) {
+                self.count_used(wish.proto, 1);
                 return Some(Allocated { address, ip, port });
             }
+            // A forward rule's port that was in its hold time when the rule came: from now on it is the rule's.
+            self.count_used(wish.proto, i64::from(self.is_counted(address, port)));
         }
     }
 
@@ -407,16 +465,19 @@ impl Ports {
     }
 
     fn free_port(&mut self, address: u16, port: u16, proto: Proto, now_s: u32, hold: bool) {
-        let freed = self.map(address, proto).is_some_and(|map| map.free(port, now_s, hold));
-        if freed && let Some(used) = self.used.get_mut(proto.index()) {
-            *used = used.saturating_sub(1);
-        }
+        let freed = self.bits(address, proto).is_some_and(|bits| bits.free(port, now_s, hold));
+        self.count_used(proto, -i64::from(freed));
     }
 
-    /// Use in percent: of blocks in block mode, else of ports of the fullest protocol.
+    /// Does this worker watch how full the pools are? Blocks are everybody's: one is enough.
+    pub(crate) fn watches_use(&self) -> bool {
+        self.block_size == 0 || self.worker == WorkerId(0)
+    }
+
+    /// Use in percent: of all workers' blocks in block mode, else of this worker's ports of the fullest protocol.
     pub(crate) fn percent_used(&self) -> u8 {
-        let (used, total) = if self.blocks_total > 0 {
-            (self.blocks_used, self.blocks_total)
+        let (used, total) = if self.block_size > 0 {
+            (self.map.claimed(), self.map.total())
         } else {
             (self.used.into_iter().max().unwrap_or(0), self.ports_total)
         };
@@ -425,7 +486,14 @@ impl Ports {
 
     pub(crate) fn row(&self, instance: &Instance, number: usize) -> Option<PoolRow> {
         let address = self.addresses.get(number)?;
-        let used = |proto: usize| address.maps.get(proto).map_or(0, PortMap::used);
+        let counted_elsewhere = |proto: usize| {
+            let here =
+                self.forwards.iter().filter(|f| usize::from(f.0) == number && usize::from(f.1) == proto);
+            here.filter(|f| !self.is_counted(f.0, f.2)).count() as u32
+        };
+        let used = |proto: usize| {
+            address.maps.get(proto).map_or(0, PortMap::used).saturating_sub(counted_elsewhere(proto))
+        };
         Some(PoolRow {
             instance: instance.id,
             pool: address.pool,
@@ -433,8 +501,8 @@ impl Ports {
             subscribers: address.subscribers,
             ports_total: address.ports,
             ports_used: [used(0), used(1), used(2)],
-            blocks_total: address.blocks.len() as u32,
-            blocks_used: (address.blocks.len() - address.free_blocks.len()) as u32,
+            blocks_total: address.home_blocks,
+            blocks_used: address.claimed,
         })
     }
 
@@ -495,4 +563,17 @@ pub(crate) const fn page_name(kind: carrack_tables::PageKind) -> &'static str {
         PageKind::Transparent => "thp",
         PageKind::Small => "4K",
     }
+}
+
+/// Forgets maps by which nobody works any more. True when none is left.
+fn forget_gone(maps: &mut Vec<Weak<BlockMap>>) -> bool {
+    if maps.is_empty() {
+        return true;
+    }
+    while maps.last().is_some_and(|map| map.strong_count() == 0) {
+        maps.pop();
+    }
+    // What the last user did with the ports comes before what is done with them now.
+    fence(Ordering::Acquire);
+    maps.is_empty()
 }

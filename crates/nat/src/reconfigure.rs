@@ -39,7 +39,7 @@ impl Nat {
             fresh.push(if before.is_some_and(|before| same_ports(before, instance)) {
                 None
             } else {
-                Some(InstanceState::new(instance, self.worker, self.workers, self.pages)?)
+                Some(InstanceState::new(instance, self.worker, &self.group, self.pages)?)
             });
         }
         if policy.instances.iter().any(|i| i.filtering.contains(&Filtering::AddressDependent)) {
@@ -48,7 +48,7 @@ impl Nat {
         let ended = self.end_uncovered(&policy, &changes, &fresh, now.s());
         self.end_changed_forwards(&policy, &changes);
         self.leave_pools(&policy, &changes, &fresh, now.s());
-        self.directory = Directory::new(&policy, self.workers, self.hasher.clone());
+        self.directory = Directory::new(&policy, &self.group);
         self.policy = policy;
         self.take_states(&changes, fresh, now.s());
         self.renew_sessions();
@@ -180,7 +180,7 @@ impl Nat {
                 (None, None) => debug_assert!(false, "an instance without state"),
             }
         }
-        self.renumber(changes, &replaced, &policy, now_s);
+        self.renumber(changes, &mut replaced, &policy, now_s);
         for (state, before) in self.states.iter_mut().zip(&replaced) {
             if before.is_some() {
                 state.ports.settle();
@@ -192,7 +192,7 @@ impl Nat {
     fn renumber(
         &mut self,
         changes: &[Change],
-        replaced: &[Option<InstanceState>],
+        replaced: &mut [Option<InstanceState>],
         policy: &NatPolicy,
         now_s: u32,
     ) {
@@ -203,9 +203,9 @@ impl Nat {
             let to = changes.get(usize::from(line.instance)).and_then(|change| change.to);
             let (Some(to), Some(subscriber)) = (to, tables.subscribers.get_mut(id)) else { continue };
             subscriber.instance = to as u16;
-            if let (Some(Some(before)), Some(state)) = (replaced.get(to), states.get_mut(to)) {
+            if let (Some(Some(before)), Some(state)) = (replaced.get_mut(to), states.get_mut(to)) {
                 let paired = policy.instances.get(to).is_some_and(|i| i.pooling == Pooling::Paired);
-                state.ports.adopt_subscriber(&before.ports, id, subscriber, paired);
+                state.ports.adopt_subscriber(&mut before.ports, id, subscriber, paired);
             }
         }
         let mut cursor = 0;

@@ -39,10 +39,19 @@ impl Slices {
         WorkerId((u32::from(port - self.first) / self.slice).min(u32::from(self.workers) - 1) as u8)
     }
 
+    /// All whole units.
+    pub(crate) fn units(&self) -> u32 {
+        (u32::from(self.last.saturating_sub(self.first)) + 1) / self.unit
+    }
+
+    /// Units of one worker; the last one may have fewer.
+    pub(crate) fn units_of_each(&self) -> u32 {
+        self.slice / self.unit
+    }
+
     /// One worker's whole units, as (first port, number of units); none when there are fewer units than workers.
     pub(crate) fn share(&self, worker: WorkerId) -> (u16, u32) {
-        let units_all = (u32::from(self.last.saturating_sub(self.first)) + 1) / self.unit;
-        let units_slice = self.slice / self.unit;
+        let (units_all, units_slice) = (self.units(), self.units_of_each());
         let before = units_slice * u32::from(worker.0);
         let units = units_all.saturating_sub(before).min(units_slice);
         if units == 0 {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use carrack_base::counters::Accounts;
 use carrack_base::{BURST_PACKETS_MAX, IfIndex, Now, PortId, Reason, WorkerId};
 use carrack_frame::{Frame, FramePool};
-use carrack_nat::{Nat, Rng};
+use carrack_nat::{Nat, Rng, WorkerGroup};
 use carrack_tables::{ArenaError, KeyedHasher, PagePreference, cycles};
 
 use crate::burst::{Burst, Fate, Handover, Meta, Resume};
@@ -67,29 +67,28 @@ pub struct Worker {
 impl Worker {
     /// Builds a worker with all the memory it will ever use for packets.
     ///
-    /// `seed` is secret and the same for all workers of a daemon.
+    /// `group` is the same for all workers of a daemon.
     ///
     /// # Errors
     /// When the tables' memory cannot be had.
     #[allow(clippy::too_many_arguments, reason = "called once, from one place")]
     pub fn new(
         id: WorkerId,
-        workers: u8,
+        group: Arc<WorkerGroup>,
         plan: Arc<Plan>,
         sizes: WorkerSizes,
         pages: PagePreference,
-        seed: [u64; 4],
         mail: WorkerMail,
         now: Now,
     ) -> Result<Self, ArenaError> {
-        let hasher = KeyedHasher::new(seed);
+        let (hasher, workers) = (KeyedHasher::new(group.seed()), group.workers());
         let WorkerSizes { nat, neighbours, held_for_neighbour } = sizes;
         let mut rng = Rng::new(hasher.hash2(0xf7a6, u64::from(id.0)));
         let fragment_rng = Rng::new(rng.next_u64());
         Ok(Self {
             id,
-            workers: workers.max(1),
-            nat: Nat::new(id, workers, nat, pages, seed, plan.snapshot.nat.clone(), now)?,
+            workers,
+            nat: Nat::new(id, group, nat, pages, plan.snapshot.nat.clone(), now)?,
             neighbours: Neighbours::new(neighbours, held_for_neighbour, hasher.clone(), pages)?,
             fragments: Fragments::new(nat.fragments, nat.held_fragments, hasher, pages, fragment_rng)?,
             buckets: Buckets::new(&plan.snapshot.policers, now),

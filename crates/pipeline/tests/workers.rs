@@ -2,7 +2,10 @@
 
 mod common;
 
-use carrack_base::Reason;
+use std::sync::Arc;
+
+use carrack_base::{Reason, VrfId};
+use carrack_nat::policy::Assignment;
 use carrack_wire::tcp::flag;
 use common::check::{reassemble, whole_is_right};
 use common::*;
@@ -249,4 +252,55 @@ fn a_mix_of_everything_over_three_workers_is_conserved() {
     }
     world.wait_ms(10_000);
     total(&mut world);
+}
+
+/// Design §3: all blocks of the pool serve one worker's subscribers when they need them, every answer finds them by
+/// whichever worker it comes in, and nothing is left when they are gone.
+#[test]
+fn blocks_lent_to_one_worker_are_found_by_all() {
+    for count in [2, 16] {
+        let mut world = World::new(count, SIZES, HANDOVER_SLOTS, |s| {
+            let mut policy = (*s.nat).clone();
+            let nat = &mut policy.instances[0];
+            nat.assignment = Assignment::Blocks { size: 8, per_subscriber_max: 16, idle_release_s: 0 };
+            nat.pools.truncate(1);
+            nat.pools[0].ranges.truncate(1);
+            nat.pools[0].ranges[0].last = nat.pools[0].ranges[0].first;
+            (nat.pools[0].port_first, nat.pools[0].port_last) = (1_024, 1_024 + 32 * 8 - 1);
+            nat.port_hold_s = 0;
+            s.nat = Arc::new(policy);
+        });
+        let directory = world.workers[0].nat().directory();
+        let owned = |host: &&String| directory.owner_of_inside(VrfId(0), ip(host)).0 == count - 1;
+        let all: Vec<String> = (1..=250).map(|n| format!("10.0.7.{n}")).collect();
+        let hosts: Vec<String> = all.iter().filter(owned).take(2).cloned().collect();
+        let other = all.iter().find(|host| !owned(host)).unwrap().clone();
+        hosts.iter().for_each(|host| world.know(IF_IN, host));
+        let mut outside = vec![];
+        for host in &hosts {
+            for port in 1..=128 {
+                let src = format!("{host}:{port}");
+                let out = world.burst_at(port % usize::from(count), IN, &[udp(IN, &src, REMOTE)]);
+                assert_eq!(out.len(), 1, "{src}: {:?}", world.new_drops());
+                outside.push((src, out[0].src()));
+            }
+        }
+        for (n, (src, outside)) in outside.iter().enumerate() {
+            let back = world.burst_at(n % usize::from(count), OUT, &[udp(OUT, REMOTE, outside)]);
+            assert_eq!((back.len(), back[0].dst()), (1, src.clone()), "{outside}");
+        }
+        total(&mut world);
+        assert_eq!(world.new_drops(), [], "not one packet is lost for it");
+        world.send(IN, &udp(IN, &format!("{other}:1"), REMOTE));
+        assert_eq!(world.new_drops(), [(Reason::NatPoolExhausted, 1)]);
+        world.now = world.now.plus_ns(400 * 1_000_000_000);
+        for _ in 0..20 {
+            world.wait_ms(200);
+        }
+        for worker in &world.workers {
+            assert!(worker.nat().memory().iter().all(|row| row.used == 0), "{:?}", worker.nat().memory());
+        }
+        assert_eq!(world.send(IN, &udp(IN, &format!("{other}:1"), REMOTE)).len(), 1);
+        total(&mut world);
+    }
 }

@@ -13,6 +13,7 @@ use carrack_config::keys::Effect;
 use carrack_config::{Change, Compiled, Config, ConfigError, Idle as ConfigIdle, PortFacts, Warning};
 use carrack_frame::MemPool;
 use carrack_io::MemPeer;
+use carrack_nat::WorkerGroup;
 use carrack_pipeline::{Handover, Plan, Worker, WorkerMail};
 
 use crate::handle::Handle;
@@ -266,7 +267,8 @@ fn builder(
     plan: Arc<Plan>,
 ) -> Result<impl Fn(usize, WorkerEnds, Now) -> Result<Worker, String> + Send + Sync + 'static, StartError> {
     let count = config.workers.count;
-    let (sizes, pages, seed) = (compiled.sizes, open::page_preference(config), seed()?);
+    let (sizes, pages) = (compiled.sizes, open::page_preference(config));
+    let group = WorkerGroup::new(count, seed()?);
     let handovers: Mutex<Vec<Option<MeshEnds<Handover>>>> =
         Mutex::new(mesh(usize::from(count), HANDOVERS).into_iter().map(Some).collect());
     Ok(move |index: usize, ends: WorkerEnds, now: Now| {
@@ -274,9 +276,10 @@ fn builder(
         let MeshEnds { incoming: hand_in, outgoing: hand_out } = taken.ok_or("started twice")?;
         let WorkerEnds { commands, events, punts, host_tx } = ends;
         let mail = WorkerMail { commands, events, punts, host_tx, hand_in, hand_out };
-        Worker::new(WorkerId(index as u8), count, Arc::clone(&plan), sizes, pages, seed, mail, now).map_err(
-            |error| format!("{error}; make the tables of [memory] smaller or the machine's memory larger"),
-        )
+        Worker::new(WorkerId(index as u8), Arc::clone(&group), Arc::clone(&plan), sizes, pages, mail, now)
+            .map_err(|error| {
+                format!("{error}; make the tables of [memory] smaller or the machine's memory larger")
+            })
     })
 }
 

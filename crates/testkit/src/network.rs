@@ -6,6 +6,7 @@ use std::sync::Arc;
 use carrack_base::counters::Accounts;
 use carrack_base::{IfIndex, Now, PortId, WorkerId};
 use carrack_frame::{FramePool, MemPool};
+use carrack_nat::WorkerGroup;
 use carrack_nat::row::NatEvent;
 use carrack_pipeline::mailbox::{Command, Event, PacketSlot};
 use carrack_pipeline::snapshot::{Snapshot, WorkerSizes};
@@ -81,6 +82,7 @@ impl Network {
                 }));
             }
         }
+        let group = WorkerGroup::new(count, seed);
         let (mut workers, mut ends) = (vec![], vec![]);
         for (id, (hand_in, hand_out)) in ins.into_iter().zip(outs).enumerate() {
             let (commands, commands_in) = rtrb::RingBuffer::new(RING_SLOTS);
@@ -96,7 +98,8 @@ impl Network {
                 hand_out,
             };
             let id = WorkerId(id as u8);
-            let worker = Worker::new(id, count, plan.clone(), sizes, PagePreference::Small, seed, mail, now);
+            let pages = PagePreference::Small;
+            let worker = Worker::new(id, group.clone(), plan.clone(), sizes, pages, mail, now);
             workers.push(worker.expect("memory for the tables"));
             ends.push(Ends { commands, events, punts });
         }

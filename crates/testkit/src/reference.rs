@@ -426,6 +426,7 @@ pub fn is_shortage(reason: Reason) -> bool {
     matches!(
         reason,
         Reason::NatPoolExhausted
+            | Reason::NatPoolChanging
             | Reason::NatPortsExhausted
             | Reason::NatBlockLimit
             | Reason::NatPortLimit

@@ -35,7 +35,16 @@ pub struct Summary {
 /// When workers and reference disagree, or a packet is unaccounted for; the message has the seed.
 #[must_use]
 pub fn play(seed: u64, tells: bool) -> Summary {
-    let mut it = Simulation::new(seed);
+    play_with(seed, None, tells)
+}
+
+/// The same with so many workers in place of the seed's choice.
+///
+/// # Panics
+/// As [`play`].
+#[must_use]
+pub fn play_with(seed: u64, workers: Option<u8>, tells: bool) -> Summary {
+    let mut it = Simulation::new(seed, workers);
     it.tells = tells;
     for step in 0..STEPS {
         if let Err(error) = it.step() {
@@ -63,7 +72,7 @@ struct Simulation {
 }
 
 impl Simulation {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, workers: Option<u8>) -> Self {
         let mut random = Random::new(seed);
         let mut policy = world::instance();
         change_behaviour(&mut random, &mut policy);
@@ -72,7 +81,8 @@ impl Simulation {
             1 => Assignment::Blocks { size: 16, per_subscriber_max: 4, idle_release_s: 100 },
             _ => Assignment::Deterministic { ports_per_subscriber: 64 },
         };
-        let workers = 1 + random.below(3) as u8;
+        let chosen = 1 + random.below(3) as u8;
+        let workers = workers.unwrap_or(chosen);
         let world = World::new(&mut random, policy.clone(), workers);
         let reference = Reference::new(policy.clone());
         Self { random, world, policy, reference, summary: Summary::default(), tells: false }

@@ -3,7 +3,7 @@
 //! `CARRACK_SEED=n` plays one seed, `CARRACK_SIMULATIONS=n` so many fresh ones (the soak). Seeds that once failed stay
 //! in `seeds.txt` and are played always.
 
-use carrack_testkit::simulation::{Summary, play};
+use carrack_testkit::simulation::{Summary, play, play_with};
 
 /// Fresh seeds of an ordinary run.
 const SEEDS: u64 = 60;
@@ -46,4 +46,14 @@ fn seeds_that_once_failed_pass() {
 #[test]
 fn seed_decides_everything() {
     assert_eq!(play(7, false), play(7, false));
+}
+
+/// So many workers that each one's home blocks are few, and most packets come in by a worker that is not theirs.
+#[test]
+fn sixteen_workers_and_reference_agree() {
+    let mut total = Summary::default();
+    for seed in 0..number("CARRACK_SIMULATIONS").map_or(12, |n| n / 5) {
+        add(&mut total, play_with(seed, Some(16), false));
+    }
+    assert!(total.translated > 500 && total.answered > 100, "{total:?}");
 }

@@ -116,7 +116,7 @@ proptest! {
         let mut arena = carrack_tables::Arena::new("test", 1 << 16, carrack_tables::PagePreference::Small).unwrap();
         let index = carrack_tables::Index::new(&mut arena, 64).unwrap();
         let hasher = KeyedHasher::new([1; 4]);
-        let directory = Directory::new(&crate::policy::NatPolicy::default(), 1, hasher.clone());
+        let directory = Directory::new(&crate::policy::NatPolicy::default(), &crate::WorkerGroup::new(1, [1; 4]));
         let mut tables =
             Crossings { hasher, index: index.view(), sessions: &mut line, directory: &directory };
         let found = tables.find(0, (addresses, ports), VrfId(vrf), state, direction).is_some();

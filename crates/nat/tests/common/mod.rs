@@ -9,7 +9,7 @@ use std::sync::Arc;
 use carrack_base::{InstanceId, Now, PoolId, Prefix4, Proto, Range4, Reason, VrfId, WorkerId};
 use carrack_nat::policy::{Assignment, Capacity, Instance, NatPolicy, Pool, StaticRule, Timeouts};
 use carrack_nat::row::{Endpoint, Filter, MappingRow, NatEvent, PoolRow, SessionRow, SubscriberRow};
-use carrack_nat::{Cursor, Direction, Flow, Kind, NO_LINE, Nat, OverdueSyn, Verdict};
+use carrack_nat::{Cursor, Direction, Flow, Kind, NO_LINE, Nat, OverdueSyn, Verdict, WorkerGroup};
 use carrack_tables::PagePreference;
 use carrack_wire::tcp::flag;
 
@@ -147,11 +147,11 @@ impl World {
     pub fn new(instances: Vec<Instance>, workers: u8, capacity: Capacity) -> Self {
         let policy = Arc::new(NatPolicy { instances });
         let now = Now::from_s(1_000);
+        let group = WorkerGroup::new(workers, [1, 2, 3, 4]);
         let nats = (0..workers)
             .map(|worker| {
-                let seed = [1, 2, 3, 4];
                 let pages = PagePreference::Small;
-                Nat::new(WorkerId(worker), workers, capacity, pages, seed, policy.clone(), now).unwrap()
+                Nat::new(WorkerId(worker), group.clone(), capacity, pages, policy.clone(), now).unwrap()
             })
             .collect();
         // Everything but 10.0.0.0/8 and 172.16.0.0/12 is outside.

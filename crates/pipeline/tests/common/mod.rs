@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use carrack_base::{IfIndex, Now, PortId, REASONS, Reason, WorkerId};
 use carrack_frame::{FramePool, MemPool};
+use carrack_nat::WorkerGroup;
 use carrack_nat::policy::Capacity;
 use carrack_pipeline::mailbox::{Command, Event, PacketSlot};
 use carrack_pipeline::snapshot::{Snapshot, WorkerSizes};
@@ -92,6 +93,7 @@ impl World {
                 }));
             }
         }
+        let group = WorkerGroup::new(count, [7, 1, 8, 2]);
         let (mut workers, mut ends) = (vec![], vec![]);
         for (id, (hand_in, hand_out)) in ins.into_iter().zip(outs).enumerate() {
             let (commands, commands_in) = rtrb::RingBuffer::new(256);
@@ -106,9 +108,8 @@ impl World {
                 hand_in,
                 hand_out,
             };
-            let (id, seed) = (WorkerId(id as u8), [7, 1, 8, 2]);
-            let worker =
-                Worker::new(id, count, plan.clone(), sizes, PagePreference::Small, seed, mail, now).unwrap();
+            let (id, pages) = (WorkerId(id as u8), PagePreference::Small);
+            let worker = Worker::new(id, group.clone(), plan.clone(), sizes, pages, mail, now).unwrap();
             workers.push(worker);
             ends.push(Ends { commands, events, punts, host_tx });
         }

@@ -1,0 +1,446 @@
+//! Who owns which port block, kept where all workers of a daemon see it.
+//!
+//! One byte a block names the worker that answers for its ports, one bit says whether the block is free. A worker that
+//! needs a block claims a free one by clearing its bit: its own home blocks first, then anybody's. So a subscriber never
+//! sees his worker's shortage while a block is free anywhere, nobody waits for anybody, and two workers can never
+//! have claimed the same block. A block given back is its home worker's again.
+//!
+//! Owner bytes are read for each packet from outside and written only when a block changes hands or comes home; they
+//! lie apart from the free bits, which change with every block given out.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use carrack_base::WorkerId;
+
+use crate::policy::{Assignment, Instance, Pool};
+use crate::rng::Rng;
+use crate::slices::Slices;
+
+/// Addresses whose home blocks are tried before any other worker's: keeps blocks at home, where NIC and rings expect
+/// them, unless a pool runs short.
+const HOME_TRIES: usize = 4;
+
+/// What all workers of a daemon share: their number, the secret of their hashes, and who owns which port block.
+#[derive(Debug)]
+pub struct WorkerGroup {
+    workers: u8,
+    seed: [u64; 4],
+    /// Taken at start and at reload only.
+    maps: Mutex<Vec<Weak<BlockMap>>>,
+}
+
+impl WorkerGroup {
+    /// A group of so many workers. `seed` is secret.
+    #[must_use]
+    pub fn new(workers: u8, seed: [u64; 4]) -> Arc<Self> {
+        Arc::new(Self { workers: workers.max(1), seed, maps: Mutex::new(Vec::new()) })
+    }
+
+    /// How many workers.
+    #[must_use]
+    pub const fn workers(&self) -> u8 {
+        self.workers
+    }
+
+    /// The secret of all their hashes.
+    #[must_use]
+    pub const fn seed(&self) -> [u64; 4] {
+        self.seed
+    }
+
+    /// The map of an instance's pools; the same one for every worker that asks for the same pools.
+    pub(crate) fn block_map(&self, instance: &Instance) -> Arc<BlockMap> {
+        let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
+        maps.retain(|map| map.strong_count() > 0);
+        let living: Vec<Arc<BlockMap>> = maps.iter().filter_map(Weak::upgrade).collect();
+        let layouts = layouts_of(instance);
+        let same = |map: &&Arc<BlockMap>| {
+            map.vrf == instance.outside_vrf.0 && map.layouts == layouts && map.ranges == ranges_of(instance)
+        };
+        if let Some(found) = living.iter().find(same) {
+            return Arc::clone(found);
+        }
+        let map = Arc::new(BlockMap::new(instance, layouts, self.workers, &living));
+        maps.push(Arc::downgrade(&map));
+        map
+    }
+}
+
+/// How a pool's ports are cut: addresses keep their owners over a reload that leaves this as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Layout {
+    Blocks {
+        size: u16,
+        first: u16,
+        last: u16,
+    },
+    Arbitrary {
+        first: u16,
+        last: u16,
+    },
+    /// Everything that the function of RFC 7422 depends on, in words.
+    Function(Arc<str>),
+}
+
+/// (first address, last address, number of the first, pool), sorted.
+type RangeOfPool = (u32, u32, u32, usize);
+
+fn layouts_of(instance: &Instance) -> Vec<Layout> {
+    let words: Option<Arc<str>> = matches!(instance.assignment, Assignment::Deterministic { .. })
+        .then(|| format!("{:?} {:?} {:?}", instance.assignment, instance.subscribers, instance.pools).into());
+    let layout = |pool: &Pool| {
+        let (first, last) = (pool.port_first, pool.port_last);
+        match instance.assignment {
+            Assignment::Blocks { size, .. } => Layout::Blocks { size, first, last },
+            Assignment::Arbitrary => Layout::Arbitrary { first, last },
+            Assignment::Deterministic { .. } => Layout::Function(words.clone().unwrap_or_default()),
+        }
+    };
+    instance.pools.iter().map(layout).collect()
+}
+
+fn ranges_of(instance: &Instance) -> Vec<RangeOfPool> {
+    let mut number = 0;
+    let mut ranges = Vec::new();
+    for (at, pool) in instance.pools.iter().enumerate() {
+        for range in &pool.ranges {
+            ranges.push((range.first, range.last, number, at));
+            number += range.last - range.first + 1;
+        }
+    }
+    ranges.sort_unstable();
+    ranges
+}
+
+/// The blocks of one pool address.
+#[derive(Debug)]
+struct AddressBlocks {
+    layout: Layout,
+    /// First port of the first block.
+    first: u16,
+    /// Ports of a block are `1 << shift`.
+    shift: u32,
+    /// Blocks at home with each worker, the last one's may be fewer.
+    home: u16,
+    /// One byte a block.
+    owners: Box<[AtomicU8]>,
+    /// One bit a block: set while it is free.
+    free: Box<[AtomicU64]>,
+}
+
+impl AddressBlocks {
+    fn new(pool: &Pool, instance: &Instance, layout: Layout, workers: u8) -> Self {
+        let Assignment::Blocks { size, .. } = instance.assignment else {
+            let none = || Vec::new().into_boxed_slice();
+            return Self { layout, first: 0, shift: 0, home: 1, owners: none(), free: Box::new([]) };
+        };
+        let slices = Slices::of(pool, instance.assignment, workers);
+        let blocks = slices.units();
+        let home = slices.units_of_each().max(1);
+        let word = |at: u32| (0..64).filter(|bit| at * 64 + bit < blocks).fold(0, |w, bit| w | 1u64 << bit);
+        Self {
+            layout,
+            first: pool.port_first,
+            shift: size.max(1).trailing_zeros(),
+            home: home as u16,
+            owners: (0..blocks).map(|block| AtomicU8::new((block / home) as u8)).collect(),
+            free: (0..blocks.div_ceil(64)).map(|at| AtomicU64::new(word(at))).collect(),
+        }
+    }
+
+    fn blocks(&self) -> u16 {
+        // Invariant: blocks have 8 ports at least, so there are 8 192 at most.
+        self.owners.len() as u16
+    }
+
+    fn home_of(&self, block: u16) -> u8 {
+        (block / self.home) as u8
+    }
+
+    fn home_range(&self, worker: u8) -> Range<u16> {
+        let first = (u32::from(self.home) * u32::from(worker)).min(u32::from(self.blocks())) as u16;
+        first..first.saturating_add(self.home).min(self.blocks())
+    }
+
+    fn has_free(&self) -> bool {
+        self.free.iter().any(|word| word.load(Ordering::Acquire) != 0)
+    }
+
+    /// Claims a free block of the range, the first one from `start` on, round and round.
+    fn claim(&self, range: &Range<u16>, start: u16, worker: u8) -> Option<u16> {
+        [start..range.end, range.start..start].into_iter().find_map(|part| self.claim_in(&part, worker))
+    }
+
+    fn claim_in(&self, range: &Range<u16>, worker: u8) -> Option<u16> {
+        if range.is_empty() {
+            return None;
+        }
+        for at in range.start / 64..=(range.end - 1) / 64 {
+            let word = self.free.get(usize::from(at))?;
+            let low = range.start.saturating_sub(at * 64).min(63);
+            let high = (range.end - at * 64).min(64);
+            let mask = (u64::MAX << low) & (u64::MAX >> (64 - high));
+            loop {
+                let free = word.load(Ordering::Relaxed) & mask;
+                if free == 0 {
+                    break;
+                }
+                let block = at * 64 + free.trailing_zeros() as u16;
+                if self.claim_one(block, worker) {
+                    return Some(block);
+                }
+            }
+        }
+        None
+    }
+
+    /// Claims this very block. False when another was faster, or has it.
+    fn claim_one(&self, block: u16, worker: u8) -> bool {
+        let bit = 1u64 << (block % 64);
+        let Some(word) = self.free.get(usize::from(block / 64)) else { return false };
+        // Only one can find the bit set; acquires what the last owner did before he released it.
+        if word.fetch_and(!bit, Ordering::AcqRel) & bit == 0 {
+            return false;
+        }
+        if let Some(owner) = self.owners.get(usize::from(block))
+            && owner.load(Ordering::Relaxed) != worker
+        {
+            owner.store(worker, Ordering::Release);
+        }
+        true
+    }
+
+    fn release(&self, block: u16) {
+        let home = self.home_of(block);
+        if let Some(owner) = self.owners.get(usize::from(block))
+            && owner.load(Ordering::Relaxed) != home
+        {
+            owner.store(home, Ordering::Release);
+        }
+        if let Some(word) = self.free.get(usize::from(block / 64)) {
+            word.fetch_or(1 << (block % 64), Ordering::AcqRel);
+        }
+    }
+}
+
+/// The blocks of one instance's pools, by number of the address. In the modes without blocks it only tells whether
+/// somebody still works by another layout.
+#[derive(Debug)]
+pub(crate) struct BlockMap {
+    vrf: u16,
+    layouts: Vec<Layout>,
+    ranges: Vec<RangeOfPool>,
+    addresses: Vec<Arc<AddressBlocks>>,
+    /// One bit an address: clear when it has no free block.
+    with_free: Vec<AtomicU64>,
+    /// Blocks that each worker has claimed.
+    claimed: Vec<AtomicU64>,
+    total: u64,
+    /// Maps that were in force when this one was made and share addresses with it; true when they cut an address
+    /// otherwise.
+    before: Vec<(Weak<BlockMap>, bool)>,
+}
+
+impl BlockMap {
+    fn new(instance: &Instance, layouts: Vec<Layout>, workers: u8, living: &[Arc<Self>]) -> Self {
+        let vrf = instance.outside_vrf.0;
+        let living: Vec<&Arc<Self>> = living.iter().filter(|map| map.vrf == vrf).collect();
+        let mut shared = vec![(false, false); living.len()];
+        let mut addresses = Vec::new();
+        for (pool, layout) in instance.pools.iter().zip(&layouts) {
+            for ip in pool.ranges.iter().flat_map(|range| range.first..=range.last) {
+                let mut kept = None;
+                for (other, (shares, differs)) in living.iter().zip(&mut shared) {
+                    let Some(address) = other.number_of(ip).and_then(|n| other.address(n)) else { continue };
+                    *shares = true;
+                    if address.layout == *layout {
+                        kept = Some(Arc::clone(address));
+                    } else {
+                        *differs = true;
+                    }
+                }
+                let fresh = || Arc::new(AddressBlocks::new(pool, instance, layout.clone(), workers));
+                addresses.push(kept.unwrap_or_else(fresh));
+            }
+        }
+        let before = living.iter().zip(shared).filter(|(_, (shares, _))| *shares);
+        let this = Self {
+            vrf,
+            ranges: ranges_of(instance),
+            with_free: (0..addresses.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
+            claimed: (0..workers).map(|_| AtomicU64::new(0)).collect(),
+            total: addresses.iter().map(|address| u64::from(address.blocks())).sum(),
+            before: before.map(|(map, (_, differs))| (Arc::downgrade(map), differs)).collect(),
+            layouts,
+            addresses,
+        };
+        for number in 0..this.addresses.len() {
+            this.refresh(number as u16);
+        }
+        this
+    }
+
+    fn address(&self, number: u16) -> Option<&Arc<AddressBlocks>> {
+        self.addresses.get(usize::from(number))
+    }
+
+    /// Number of a pool address.
+    pub(crate) fn number_of(&self, ip: u32) -> Option<u16> {
+        let at = self.ranges.partition_point(|(first, ..)| *first <= ip).checked_sub(1)?;
+        let (first, last, number, _) = *self.ranges.get(at)?;
+        (ip <= last).then(|| (number + (ip - first)) as u16)
+    }
+
+    /// Who answers for a port; `None` when it is in no block.
+    #[inline]
+    pub(crate) fn owner(&self, ip: u32, port: u16) -> Option<WorkerId> {
+        let address = self.address(self.number_of(ip)?)?;
+        let block = port.checked_sub(address.first)? >> address.shift;
+        // Relaxed: nothing else is read by it. Whoever sees an old owner hands over a packet that came before the new
+        // one's first mapping could have been answered.
+        address.owners.get(usize::from(block)).map(|owner| WorkerId(owner.load(Ordering::Relaxed)))
+    }
+
+    /// All blocks of all addresses.
+    pub(crate) const fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Number of blocks at home with a worker on an address.
+    pub(crate) fn home_count(&self, number: u16, worker: WorkerId) -> u32 {
+        self.address(number).map_or(0, |address| address.home_range(worker.0).len() as u32)
+    }
+
+    /// Is the port at home with the worker?
+    pub(crate) fn is_home(&self, number: u16, port: u16, worker: WorkerId) -> bool {
+        let Some(address) = self.address(number) else { return false };
+        let block = port.checked_sub(address.first).map(|offset| offset >> address.shift);
+        block.is_some_and(|block| block < address.blocks() && address.home_of(block) == worker.0)
+    }
+
+    /// Claims a block of one address: one at home with the worker, else anybody's.
+    pub(crate) fn claim_on(&self, number: u16, worker: WorkerId, rng: &mut Rng) -> Option<u16> {
+        let address = self.address(number)?;
+        let home = address.home_range(worker.0);
+        let all = 0..address.blocks();
+        [home, all].into_iter().filter(|range| !range.is_empty()).find_map(|range| {
+            let start = range.start + rng.below(range.len()) as u16;
+            let block = address.claim(&range, start, worker.0)?;
+            self.note_claim(number, address);
+            Some(block)
+        })
+    }
+
+    /// Claims a block of any address; at random, so that subscribers spread over addresses.
+    pub(crate) fn claim_any(&self, worker: WorkerId, rng: &mut Rng) -> Option<(u16, u16)> {
+        for _ in 0..HOME_TRIES {
+            let number = self.next_with_free(rng.below(self.addresses.len()))?;
+            let address = self.address(number)?;
+            let home = address.home_range(worker.0);
+            if home.is_empty() {
+                continue;
+            }
+            let start = home.start + rng.below(home.len()) as u16;
+            if let Some(block) = address.claim(&home, start, worker.0) {
+                self.note_claim(number, address);
+                return Some((number, block));
+            }
+        }
+        // Each turn ends with a block or takes an address off the list.
+        for _ in 0..=self.addresses.len() {
+            let number = self.next_with_free(rng.below(self.addresses.len()))?;
+            if let Some(block) = self.claim_on(number, worker, rng) {
+                return Some((number, block));
+            }
+            self.refresh(number);
+        }
+        None
+    }
+
+    /// Claims this very block, for one who had its ports under an earlier map.
+    pub(crate) fn claim_one(&self, number: u16, block: u16, worker: WorkerId) -> bool {
+        let Some(address) = self.address(number) else { return false };
+        let claimed = block < address.blocks() && address.claim_one(block, worker.0);
+        self.note_claim(number, address);
+        claimed
+    }
+
+    /// Gives a claimed block back to everybody.
+    pub(crate) fn release(&self, number: u16, block: u16) {
+        let Some(address) = self.address(number) else { return };
+        address.release(block);
+        if let Some(word) = self.with_free.get(usize::from(number / 64)) {
+            // Even when it is set already: who is about to clear it must see the block.
+            word.fetch_or(1 << (number % 64), Ordering::AcqRel);
+        }
+    }
+
+    /// Tells the others how many blocks a worker has claimed.
+    pub(crate) fn publish_claimed(&self, worker: WorkerId, blocks: u64) {
+        if let Some(count) = self.claimed.get(worker.index()) {
+            count.store(blocks, Ordering::Relaxed);
+        }
+    }
+
+    /// Blocks claimed by all workers.
+    pub(crate) fn claimed(&self) -> u64 {
+        self.claimed.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Do both name the same blocks of that address?
+    pub(crate) fn has_same(&self, number: u16, other: &Self, other_number: u16) -> bool {
+        matches!((self.address(number), other.address(other_number)), (Some(a), Some(b)) if Arc::ptr_eq(a, b))
+    }
+
+    /// Maps that some worker may still work by, with those that cut an address otherwise first asked for.
+    pub(crate) fn before(&self, differing_only: bool) -> Vec<Weak<Self>> {
+        let wanted = self.before.iter().filter(|(_, differs)| *differs || !differing_only);
+        wanted.map(|(map, _)| map.clone()).collect()
+    }
+
+    /// Makes an address's bit true. A worker that still gives blocks back by an earlier map does not set it.
+    pub(crate) fn refresh(&self, number: u16) {
+        let (Some(address), Some(word)) =
+            (self.address(number), self.with_free.get(usize::from(number / 64)))
+        else {
+            return;
+        };
+        let bit = 1u64 << (number % 64);
+        if address.has_free() {
+            word.fetch_or(bit, Ordering::AcqRel);
+        } else {
+            word.fetch_and(!bit, Ordering::AcqRel);
+            // One given back since: its giver set the bit before it was cleared, so its block is seen now.
+            if address.has_free() {
+                word.fetch_or(bit, Ordering::AcqRel);
+            }
+        }
+    }
+
+    fn note_claim(&self, number: u16, address: &AddressBlocks) {
+        if !address.has_free() {
+            self.refresh(number);
+        }
+    }
+
+    /// The first address from that number on, round and round, that may have a free block.
+    fn next_with_free(&self, from: usize) -> Option<u16> {
+        let words = self.with_free.len();
+        for step in 0..=words {
+            let at = (from / 64 + step) % words.max(1);
+            let mut word = self.with_free.get(at)?.load(Ordering::Relaxed);
+            if step == 0 {
+                word &= u64::MAX << (from % 64);
+            }
+            if word != 0 {
+                return Some((at * 64) as u16 + word.trailing_zeros() as u16);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;
