@@ -213,7 +213,7 @@ impl Tables {
     }
 
     /// Adds a session, both directions, armed for `deadline_s`; counts it at its mapping and subscriber.
-    pub(crate) fn add_session(&mut self, mut line: Session, deadline_s: u32) -> Result<u32, Reason> {
+    pub(crate) fn add_session(&mut self, line: Session, deadline_s: u32) -> Result<u32, Reason> {
         let id = self.sessions.alloc(line).ok_or(Reason::NatSessionTableFull)?;
         let (outbound, inbound) = (self.hash(line.key(Direction::Out)), self.hash(line.key(Direction::In)));
         self.session_index.prefetch(inbound);
@@ -223,9 +223,10 @@ impl Tables {
         }
         self.defer(Pending { hash: inbound, id, of_mapping: false });
         // A full permission table only narrows who else may send: the session itself stands.
-        line.permission = self.permit(line.mapping, line.remote_ip).unwrap_or(NONE);
-        if let Some(place) = self.sessions.get_mut(id) {
-            *place = line;
+        if let Some(permission) = self.permit(line.mapping, line.remote_ip)
+            && let Some(place) = self.sessions.get_mut(id)
+        {
+            place.permission = permission;
         }
         self.deadlines.set(id, deadline_s);
         if let Some(mapping) = self.mappings.get_mut(line.mapping) {
