@@ -3,29 +3,27 @@
 use carrack_base::VrfId;
 
 use crate::neighbours::Neighbours;
-use crate::plan::{Hop, Plan};
+use crate::plan::{Hop, L2_BYTES_MAX, LinkHeader, Plan};
 
-/// Untagged Ethernet.
-pub(crate) const HEADER_BYTES: usize = 14;
 /// Ways remembered. A burst mostly has one or two.
 const EXITS: usize = 8;
 /// No hop has this number: hops are numbered from 0, and there is no room for so many.
 const NO_HOP: u32 = u32::MAX;
 
-/// A way out by an untagged interface to a neighbour that is known.
-#[derive(Debug, Clone, Copy, Default)]
+/// A way out to a neighbour that is known.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Exit {
     /// Largest IPv4 packet.
     pub(crate) mtu: u16,
     /// Index of the port.
     pub(crate) port: u16,
-    /// Both addresses and the type.
-    pub(crate) header: [u8; HEADER_BYTES],
+    /// Both addresses, tags, type.
+    pub(crate) header: LinkHeader,
 }
 
-/// 32 bytes, so that a place is found by a shift.
+/// 64 bytes, so that a place is found by a shift.
 #[derive(Debug, Clone, Copy)]
-#[repr(C, align(32))]
+#[repr(C, align(64))]
 struct Known {
     /// Hop that leads to a gateway, the same for all destinations; [`NO_HOP`] for a neighbour's own hop.
     hop: u32,
@@ -34,10 +32,13 @@ struct Known {
     direct: (u32, u32),
 }
 
-const _: () = assert!(size_of::<Known>() == 32);
+const _: () = assert!(size_of::<Known>() == 64);
 
-const NOTHING: Known =
-    Known { hop: NO_HOP, exit: Exit { mtu: 0, port: 0, header: [0; HEADER_BYTES] }, direct: (NO_HOP, 0) };
+const NOTHING: Known = Known {
+    hop: NO_HOP,
+    exit: Exit { mtu: 0, port: 0, header: LinkHeader { bytes: [0; L2_BYTES_MAX], len: 0 } },
+    direct: (NO_HOP, 0),
+};
 
 /// The ways of one burst: neither plan nor neighbours change within it.
 #[derive(Debug)]
@@ -114,13 +115,13 @@ impl Known {
 fn look_up(plan: &Plan, neighbours: &Neighbours, hop: u32, destination: u32) -> Option<(bool, Exit)> {
     let Some(Hop::Neighbour { interface, gateway }) = plan.hop(hop) else { return None };
     let line = plan.line(interface)?;
-    if !line.up || usize::from(line.header.len) != HEADER_BYTES {
+    if !line.up {
         return None;
     }
     let next = if gateway == 0 { destination } else { gateway };
     let mac = neighbours.known(interface, next)?;
-    let mut header = *line.header.bytes.first_chunk::<HEADER_BYTES>()?;
-    header[..6].copy_from_slice(&mac.0);
+    let mut header = line.header;
+    header.bytes[..6].copy_from_slice(&mac.0);
     let exit = Exit { mtu: line.mtu, port: line.port.0, header };
     Some((gateway != 0, exit))
 }

@@ -11,14 +11,16 @@ use carrack_frame::{Frame, FramePool};
 use carrack_nat::{Crossings, Direction, Flow, Kind, Likely, NO_LINE, common_state, packed_key};
 
 use crate::burst::Burst;
-use crate::exits::{Exits, HEADER_BYTES};
+use crate::exits::{Exit, Exits};
 use crate::nat_stage::leaves;
 use crate::neighbours::Neighbours;
-use crate::parse::{COMMON_BYTES, Seen, in_transit, recognise};
+use crate::parse::{Seen, in_transit, recognise};
 use crate::plan::{Common, Plan};
 use crate::stats::Stage;
 use crate::worker::{Lap, StageClock, Worker};
 
+/// Ethernet without tags.
+const UNTAGGED: usize = 14;
 /// Shortest Ethernet frame, without check sequence.
 const FRAME_BYTES_MIN: usize = 60;
 /// What the lane knows of one packet.
@@ -49,8 +51,8 @@ impl Pass {
             sport: (self.ports >> 16) as u16,
             dport: self.ports as u16,
             vrf: common.vrf,
-            l3: 14,
-            l4: 34,
+            l3: 14 + u16::from(common.tag_bytes),
+            l4: 34 + u16::from(common.tag_bytes),
             proto: Proto::Udp,
             ip_proto: 17,
             bits: 0,
@@ -104,10 +106,15 @@ impl Worker {
         lane.known = false;
         let mut at = 0;
         while !rx.is_empty() {
-            // Two bodies, each with its direction known throughout.
-            at += match entry.common.direction {
-                Some(Direction::Out) => self.ride::<true>(lane, at, rx, entry),
-                _ => self.ride::<false>(lane, at, rx, entry),
+            // A body for each direction and number of tags, so that these are known throughout.
+            let out = entry.common.direction == Some(Direction::Out);
+            at += match (out, entry.common.tag_bytes) {
+                (true, 0) => self.ride::<true, 0>(lane, at, rx, entry),
+                (true, 4) => self.ride::<true, 4>(lane, at, rx, entry),
+                (true, _) => self.ride::<true, 8>(lane, at, rx, entry),
+                (false, 0) => self.ride::<false, 0>(lane, at, rx, entry),
+                (false, 4) => self.ride::<false, 4>(lane, at, rx, entry),
+                (false, _) => self.ride::<false, 8>(lane, at, rx, entry),
             };
             // What waits for the general stages goes through them before anything else passes.
             let left = rx.len().min(1 + lane.waiting_from(at + 1));
@@ -125,7 +132,7 @@ impl Worker {
 
     /// Takes the packets in `rx`, of which the first is number `first` of the burst, until one is for the general
     /// stages; all before that one leave together. Returns how many.
-    fn ride<const OUT: bool>(
+    fn ride<const OUT: bool, const TAG: usize>(
         &mut self,
         lane: &mut Lane,
         first: usize,
@@ -139,7 +146,7 @@ impl Worker {
         let passes = passes.get_mut(first..end).unwrap_or(&mut []);
         if !*known {
             let driver = self.driver(exits, entry);
-            driver.recognise_all::<OUT>(rx, passes);
+            driver.recognise_all::<OUT, TAG>(rx, passes);
             clock.lap(&mut self.stats, Stage::Parse);
             let driver = self.driver(exits, entry);
             let missing = driver.fetch_all(passes);
@@ -153,7 +160,7 @@ impl Worker {
         loop {
             let (frames, passes) =
                 (rx.get_mut(count..).unwrap_or(&mut []), passes.get_mut(count..).unwrap_or(&mut []));
-            let run = self.driver(exits, entry).pass_all::<OUT>(frames, passes, room - count);
+            let run = self.driver(exits, entry).pass_all::<OUT, TAG>(frames, passes, room - count);
             count += run.count;
             bytes += run.bytes;
             let stopped = passes.get_mut(run.count).filter(|_| OUT && count < room);
@@ -256,11 +263,11 @@ struct Driver<'a> {
 impl Driver<'_> {
     /// First turn: headers checked, sessions hashed, index buckets on their way.
     #[inline(always)]
-    fn recognise_all<const OUT: bool>(&self, frames: &[Frame], passes: &mut [Pass]) {
+    fn recognise_all<const OUT: bool, const TAG: usize>(&self, frames: &[Frame], passes: &mut [Pass]) {
         let direction = if OUT { Direction::Out } else { Direction::In };
         for (frame, pass) in frames.iter().zip(passes) {
             (pass.total, pass.line, pass.refused) = (0, NO_LINE, None);
-            let Some(seen) = recognise(&self.common, frame.bytes()) else { continue };
+            let Some(seen) = recognise::<TAG>(&self.common, frame.bytes()) else { continue };
             let Seen { addresses, ports, total, proto, bits } = seen;
             let Some(state) = common_state(proto, bits) else { continue };
             // A session vouches for all addresses but the pool's, which config chooses.
@@ -304,10 +311,15 @@ impl Driver<'_> {
     /// Third turn: packets are translated one after the other, at most `room` of them, until one is for the general
     /// stages.
     #[inline(always)]
-    fn pass_all<const OUT: bool>(&mut self, frames: &mut [Frame], passes: &mut [Pass], room: usize) -> Run {
+    fn pass_all<const OUT: bool, const TAG: usize>(
+        &mut self,
+        frames: &mut [Frame],
+        passes: &mut [Pass],
+        room: usize,
+    ) -> Run {
         let (mut count, mut bytes) = (0, 0);
         for (frame, pass) in frames.iter_mut().zip(passes).take(room) {
-            let Some(exit) = self.pass::<OUT>(pass, frame) else { break };
+            let Some(exit) = self.pass::<OUT, TAG>(pass, frame) else { break };
             pass.total = exit;
             bytes += frame.len() as u64;
             count += 1;
@@ -317,9 +329,8 @@ impl Driver<'_> {
 
     /// One packet: the port whose queue it now belongs in, or `None` and nothing has changed.
     #[inline(always)]
-    fn pass<const OUT: bool>(&mut self, pass: &Pass, frame: &mut Frame) -> Option<u16> {
+    fn pass<const OUT: bool, const TAG: usize>(&mut self, pass: &Pass, frame: &mut Frame) -> Option<u16> {
         let direction = if OUT { Direction::Out } else { Direction::In };
-        let head = frame.bytes_mut().first_chunk_mut::<COMMON_BYTES>()?;
         let ends = (pass.addresses, pass.ports);
         let crossing = self.tables.find(pass.line, ends, self.common.vrf, pass.state, direction)?;
         let destination = if OUT { pass.addresses as u32 } else { crossing.inside_ip() };
@@ -328,12 +339,22 @@ impl Driver<'_> {
         if pass.total > exit.mtu {
             return None;
         }
-        let port = exit.port;
-        let (link, packet) = head.split_first_chunk_mut::<HEADER_BYTES>()?;
-        *link = exit.header;
-        crossing.cross(direction, packet.first_chunk_mut()?, self.now_s);
-        frame.truncate((usize::from(pass.total) + HEADER_BYTES).max(FRAME_BYTES_MIN));
-        Some(port)
+        frame.truncate((usize::from(pass.total) + UNTAGGED + TAG).max(FRAME_BYTES_MIN));
+        let l3 = UNTAGGED + TAG;
+        if usize::from(exit.header.len) != l3 {
+            let l3 = relink(exit, l3, frame)?;
+            crossing.cross(direction, frame.bytes_mut().get_mut(l3..)?.first_chunk_mut()?, self.now_s);
+            return Some(exit.port);
+        }
+        let head = frame.bytes_mut();
+        // Lengths known beforehand copy in a few instructions.
+        match TAG {
+            0 => put_link::<UNTAGGED>(exit, head)?,
+            4 => put_link::<{ UNTAGGED + 4 }>(exit, head)?,
+            _ => put_link::<{ UNTAGGED + 8 }>(exit, head)?,
+        }
+        crossing.cross(direction, head.get_mut(l3..)?.first_chunk_mut()?, self.now_s);
+        Some(exit.port)
     }
 
     /// Does the packet stay with this worker?
@@ -350,4 +371,25 @@ impl Driver<'_> {
         };
         owner.is_none_or(|owner| Some(owner) == self.owner)
     }
+}
+
+/// Writes a link header of `N` bytes.
+#[inline(always)]
+fn put_link<const N: usize>(exit: &Exit, frame: &mut [u8]) -> Option<()> {
+    *frame.first_chunk_mut::<N>()? = *exit.header.bytes.first_chunk::<N>()?;
+    Some(())
+}
+
+/// Puts a link header of another length before the IPv4 packet at `l3`, and tells where that begins now. `None`, and
+/// nothing has changed, when there is no room.
+#[inline(never)]
+fn relink(exit: &Exit, l3: usize, frame: &mut Frame) -> Option<usize> {
+    let length = usize::from(exit.header.len);
+    if l3 > length {
+        frame.trim_front(l3 - length);
+    } else {
+        frame.prepend(length - l3)?;
+    }
+    frame.bytes_mut().get_mut(..length)?.copy_from_slice(exit.header.bytes.get(..length)?);
+    Some(length)
 }

@@ -12,7 +12,7 @@ use carrack_wire::tcp::flag;
 use carrack_wire::{checksum, vlan};
 
 use crate::burst::Meta;
-use crate::plan::{Common, Line, Plan, direction_of};
+use crate::plan::{Common, Line, LinkHeader, Plan, direction_of};
 use crate::snapshot::Side;
 
 /// What parse found.
@@ -43,40 +43,60 @@ pub(crate) struct Seen {
 /// bytes that nobody padded to Ethernet's minimum takes the longer way.
 pub(crate) const COMMON_BYTES: usize = 52;
 
-/// What of a common frame's first 16 bytes is always the same: destination, the group bit of the source, Ethernet
-/// type, IP version and header length.
-pub(crate) const LINK_MASKS: [u64; 2] = [
-    u64::from_le_bytes([0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0]),
-    u64::from_le_bytes([0, 0, 0, 0, 0xff, 0xff, 0xff, 0]),
-];
+/// What of a common frame's first 24 bytes is always the same, as little-endian words: destination, the group bit of
+/// the source, tags without their priorities, type, IP version and header length.
+const fn link_masks(tag_bytes: usize) -> [u64; 3] {
+    const TAG: [u8; 4] = [0xff, 0xff, 0x0f, 0xff];
+    const REST: [u8; 4] = [0xff, 0xff, 0xff, 0];
+    let (first, second, third) = match tag_bytes {
+        0 => (REST, [0; 4], [0; 4]),
+        4 => (TAG, REST, [0; 4]),
+        _ => (TAG, TAG, REST),
+    };
+    const fn join(a: [u8; 4], b: [u8; 4]) -> u64 {
+        u64::from_le_bytes([a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]])
+    }
+    [join([0xff; 4], [0xff, 0xff, 1, 0]), join([0; 4], first), join(second, third)]
+}
 /// In the word that begins with the IP header: the fragment's offset, and whether more follow.
 const FRAGMENT_MASK: u64 = ((FLAG_MF | OFFSET_MASK).swap_bytes() as u64) << 48;
 
-/// What [`LINK_MASKS`] leave of the common frames to this address.
-pub(crate) const fn common_link(mac: MacAddr) -> [u64; 2] {
-    let [a, b, c, d, e, f] = mac.0;
-    let [high, low] = ethertype::IPV4.to_be_bytes();
-    [u64::from_le_bytes([a, b, c, d, e, f, 0, 0]), u64::from_le_bytes([0, 0, 0, 0, high, low, 0x45, 0])]
+/// What [`link_masks`] leave of the common frames to an interface: `header` is what it puts before its own packets.
+pub(crate) fn common_link(mac: MacAddr, header: &LinkHeader) -> [u64; 3] {
+    let mut bytes = [0; 24];
+    let length = usize::from(header.len);
+    // Invariant: a link header has 14 to 22 bytes.
+    bytes[..length].copy_from_slice(&header.bytes[..length]);
+    bytes[..6].copy_from_slice(&mac.0);
+    bytes[length] = 0x45;
+    let masks = link_masks(length - 14);
+    let word = |at: usize| bytes[at * 8..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+    [word(0) & masks[0], word(1) & masks[1], word(2) & masks[2]]
 }
 
-/// The common packet, recognised whole: untagged, to this port, no IP options, no fragment, TCP or UDP, TTL to spare,
+/// The common packet, recognised whole: to this interface by its tags, which take `TAG` bytes, no IP options, no fragment, TCP or UDP, TTL to spare,
 /// everything as it should be. `None` for any other packet, of which [`parse`] then says what is wrong, if anything is.
 ///
 /// It must accept nothing that [`parse`] refuses and see nothing differently: a property test holds the two together.
 /// Words are read as little-endian numbers and compared several fields at a time.
 #[inline(always)]
-pub(crate) fn recognise(port: &Common, frame: &[u8]) -> Option<Seen> {
-    let head = frame.first_chunk::<COMMON_BYTES>()?;
-    let (link, first, second) = ([long_at(head, 0), long_at(head, 8)], long_at(head, 14), long_at(head, 22));
-    let differs = (link[0] ^ port.link[0]) & LINK_MASKS[0]
-        | (link[1] ^ port.link[1]) & LINK_MASKS[1]
-        | first & FRAGMENT_MASK;
+pub(crate) fn recognise<const TAG: usize>(port: &Common, frame: &[u8]) -> Option<Seen> {
+    let (head, masks) = (frame.first_chunk::<COMMON_BYTES>()?, link_masks(TAG));
+    let link = [long_at(head, 0), long_at(head, 8), if TAG > 0 { long_at(head, 16) } else { 0 }];
+    // From here on as if there were no tags.
+    let (head, length) = (frame.get(TAG..)?.first_chunk::<COMMON_BYTES>()?, frame.len() - TAG);
+    let (first, second) = (long_at(head, 14), long_at(head, 22));
+    let mut differs =
+        (link[0] ^ port.link[0]) & masks[0] | (link[1] ^ port.link[1]) & masks[1] | first & FRAGMENT_MASK;
+    if TAG > 0 {
+        differs |= (link[2] ^ port.link[2]) & masks[2];
+    }
     if differs != 0 || link[1] as u32 == port.mac_tail {
         return None;
     }
     let total = ((first >> 16) as u16).swap_bytes();
     let (ttl, protocol) = (second as u8, (second >> 8) as u8);
-    if usize::from(total) + 14 > frame.len() || ttl <= 1 {
+    if usize::from(total) + 14 > length || ttl <= 1 {
         return None;
     }
     // RFC 1071 §2: the sum depends neither on byte order nor on the width of what is added, if carries come back in; of
@@ -139,7 +159,7 @@ pub(crate) const fn in_transit(address: u32) -> bool {
 /// [`recognise`] for the general stages; false when it is another packet.
 #[inline]
 pub(crate) fn parse_common(port: &Common, frame: &[u8], meta: &mut Meta) -> bool {
-    let Some(seen) = recognise(port, frame) else { return false };
+    let Some(seen) = recognise::<0>(port, frame) else { return false };
     let (src, dst) = ((seen.addresses >> 32) as u32, seen.addresses as u32);
     if !in_transit(src) || !in_transit(dst) {
         return false;

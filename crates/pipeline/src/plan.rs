@@ -7,11 +7,14 @@ use carrack_base::{IfIndex, PortId, Reason, VrfId};
 use carrack_nat::Direction;
 use carrack_tables::{Lpm4, Lpm4Builder};
 use carrack_wire::ethernet::{MacAddr, ethertype};
+use carrack_wire::vlan::is_tag;
 
 use crate::snapshot::{Interface, NextHop, Side, Snapshot, Vlan};
 
 /// Longest link header: Ethernet with two tags.
 pub const L2_BYTES_MAX: usize = 22;
+/// Ethernet without tags.
+const UNTAGGED: u8 = 14;
 /// VLAN ids of one tag.
 const VLANS: usize = 4_096;
 /// "No interface" in the dense tables.
@@ -72,12 +75,14 @@ impl Line {
     }
 }
 
-/// What the fast parser needs of a port's untagged interface.
+/// What the fast parser needs of an interface.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Common {
-    /// The first 16 bytes of a common frame as two little-endian words, to compare under
-    /// [`crate::parse::LINK_MASKS`]: own address as destination, type and version.
-    pub(crate) link: [u64; 2],
+    /// The first 24 bytes of a common frame as little-endian words, to compare under
+    /// [`crate::parse::link_masks`]: own address as destination, tags, type and version.
+    pub(crate) link: [u64; 3],
+    /// Bytes of its tags: 0, 4 or 8.
+    pub(crate) tag_bytes: u8,
     /// The last four bytes of the own address: who has these as source is looked at more closely.
     pub(crate) mac_tail: u32,
     pub(crate) interface: IfIndex,
@@ -109,6 +114,8 @@ pub struct Plan {
     pub snapshot: Arc<Snapshot>,
     ports: Vec<PortLines>,
     lines: Vec<Option<Line>>,
+    /// By interface, like `lines`.
+    commons: Vec<Option<Common>>,
     fibs: Vec<Fib>,
     hops: Vec<Hop>,
 }
@@ -129,7 +136,9 @@ impl Plan {
             })
             .collect();
         let lines = snapshot.interfaces.iter().map(|i| i.as_ref().map(line_of)).collect();
-        let mut this = Self { ports, lines, fibs: Vec::new(), hops: Vec::new(), snapshot: snapshot.clone() };
+        let commons = snapshot.interfaces.iter().map(|i| i.as_ref().and_then(common_of)).collect();
+        let mut this =
+            Self { ports, lines, commons, fibs: Vec::new(), hops: Vec::new(), snapshot: snapshot.clone() };
         for interface in snapshot.interfaces.iter().flatten() {
             this.enter(interface);
         }
@@ -222,6 +231,18 @@ impl Plan {
         self.ports.get(port.index())?.common
     }
 
+    /// What the fast parser needs for a frame like this one: of the interface its tags lead to.
+    pub(crate) fn common_like(&self, port: PortId, frame: &[u8]) -> Option<Common> {
+        let word = |at: usize| frame.get(at..at + 2).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]));
+        let vid = |at: usize| word(at) & 0x0fff;
+        let interface = match (is_tag(word(12)), is_tag(word(16))) {
+            (false, _) => return self.common(port),
+            (true, false) => self.interface_of(port, &[vid(14)])?,
+            (true, true) => self.interface_of(port, &[vid(14), vid(18)])?,
+        };
+        *self.commons.get(interface.index())?
+    }
+
     /// A port's MAC address.
     #[inline]
     #[must_use]
@@ -301,7 +322,8 @@ pub(crate) const fn direction_of(side: Side) -> Option<Direction> {
 fn common_of(interface: &Interface) -> Option<Common> {
     let mac = interface.mac.0;
     (interface.up && !interface.urpf).then_some(Common {
-        link: crate::parse::common_link(interface.mac),
+        link: crate::parse::common_link(interface.mac, &header_of(interface)),
+        tag_bytes: header_of(interface).len - UNTAGGED,
         mac_tail: u32::from_le_bytes([mac[2], mac[3], mac[4], mac[5]]),
         interface: interface.id,
         vrf: interface.vrf,

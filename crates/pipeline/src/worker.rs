@@ -130,7 +130,9 @@ impl Worker {
         let sampled = self.stats.bursts.is_multiple_of(SAMPLE_EVERY);
         self.stats.count_burst(rx.len());
         let watched = self.taps.capturing || self.taps.tracing;
-        match self.plan.common(port) {
+        // The first packet speaks for its burst; those of other tags take the general stages.
+        let common = rx.first().and_then(|frame| self.plan.common_like(port, frame.bytes()));
+        match common {
             Some(common) if common.direction.is_some() && !watched && rx.len() <= BURST_PACKETS_MAX => {
                 self.express(&mut lane, &mut rx, &mut burst, &Entry { common, port, sampled, now }, pool);
             }

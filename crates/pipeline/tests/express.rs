@@ -45,7 +45,12 @@ fn run(world: &mut World, port: u16, frames: &[Vec<u8>]) -> Vec<(u16, Vec<u8>)> 
 
 /// What the router itself says comes last: it says it at the end of a burst, or of a part of one.
 fn ours_last(sent: &[(u16, Vec<u8>)]) -> Vec<&(u16, Vec<u8>)> {
-    let is_ours = |frame: &[u8]| frame[23] == 1 && matches!(frame[34], 3 | 11);
+    let is_ours = |frame: &[u8]| {
+        let tags =
+            frame[12..].chunks(4).take_while(|tag| [[0x81, 0], [0x88, 0xa8]].contains(&[tag[0], tag[1]]));
+        let l3 = 14 + 4 * tags.count();
+        frame[l3 + 9] == 1 && matches!(frame[l3 + 20], 3 | 11)
+    };
     let (ours, others): (Vec<_>, Vec<_>) = sent.iter().partition(|(_, frame)| is_ours(frame));
     others.into_iter().chain(ours).collect()
 }
@@ -57,14 +62,19 @@ fn forge(frame: &mut [u8]) {
 }
 
 /// A packet of one of a few flows, mostly in order, sometimes damaged in any of its first bytes.
-fn any_packet(rng: &mut Rng, port: u16, endpoints: &[(u32, u16)]) -> Vec<u8> {
+fn any_packet(rng: &mut Rng, port: u16, tags: &[u16], endpoints: &[(u32, u16)]) -> Vec<u8> {
     let tcp_flags =
         [flag::ACK, flag::ACK, flag::ACK | flag::PSH, flag::SYN, flag::FIN | flag::ACK, flag::RST];
     let bits = tcp_flags[rng.below(tcp_flags.len())];
-    let (host, remote) = (HOSTS[rng.below(HOSTS.len())], REMOTES[rng.below(REMOTES.len())]);
+    let host = match tags {
+        [] => HOSTS[rng.below(HOSTS.len())],
+        [_] => "10.1.0.5",
+        _ => "10.2.0.5",
+    };
+    let remote = REMOTES[rng.below(REMOTES.len())];
     let inside = format!("{host}:{}", 1_000 + rng.below(3));
     let (src, dst) = match port {
-        IN => (inside, remote.to_owned()),
+        IN | TAGGED => (inside, remote.to_owned()),
         _ if endpoints.is_empty() => (remote.to_owned(), format!("{POOL}:2000")),
         _ => {
             let (ip, port) = endpoints[rng.below(endpoints.len())];
@@ -96,7 +106,31 @@ fn any_packet(rng: &mut Rng, port: u16, endpoints: &[(u32, u16)]) -> Vec<u8> {
         }
         _ => {}
     }
+    tag(rng, frame, tags)
+}
+
+/// With these tags and any priorities, now and then damaged.
+fn tag(rng: &mut Rng, mut frame: Vec<u8>, tags: &[u16]) -> Vec<u8> {
+    if frame.len() < 14 {
+        return frame;
+    }
+    for (at, vid) in tags.iter().enumerate() {
+        let kind = if tags.len() == 2 && at == 0 { 0x88a8_u16 } else { 0x8100 };
+        let control = vid | (rng.below(16) as u16) << 12;
+        let [k0, k1, c0, c1] = [kind.to_be_bytes(), control.to_be_bytes()].concat()[..] else {
+            unreachable!()
+        };
+        frame.splice(12 + 4 * at..12 + 4 * at, [k0, k1, c0, c1]);
+    }
+    if !tags.is_empty() && rng.below(16) == 0 {
+        frame[12 + rng.below(4 * tags.len())] ^= 1 << rng.below(8);
+    }
     frame
+}
+
+/// The tags of a burst's packets: mostly the same.
+fn any_tags(rng: &mut Rng) -> &'static [u16] {
+    [&[100][..], &[200, 7]][rng.below(2)]
 }
 
 /// RFC 4787 REQ-1, REQ-9, RFC 5382 REQ-1: whichever way a packet takes through the program.
@@ -108,9 +142,15 @@ fn express_lane_and_general_stages_send_the_same_bytes_in_the_same_order() {
         let mut reader = watch(&mut general);
         let (mut endpoints, mut sent) = (vec![], 0);
         for step in 0..300 {
-            let port = if step % 3 == 2 { OUT } else { IN };
+            let port = [IN, TAGGED, OUT][step % 3];
             let count = 1 + rng.below(64);
-            let frames: Vec<_> = (0..count).map(|_| any_packet(&mut rng, port, &endpoints)).collect();
+            let tags = any_tags(&mut rng);
+            let mut one = || {
+                let other = rng.below(8) == 0;
+                let tags = if other { any_tags(&mut rng) } else { tags };
+                any_packet(&mut rng, port, if port == TAGGED { tags } else { &[] }, &endpoints)
+            };
+            let frames: Vec<_> = (0..count).map(|_| one()).collect();
             let (got, wanted) = (run(&mut fast, port, &frames), run(&mut general, port, &frames));
             let (got_sent, wanted_sent) = (ours_last(&got), ours_last(&wanted));
             if let Some(at) = got_sent.iter().zip(&wanted_sent).position(|(a, b)| a != b) {
