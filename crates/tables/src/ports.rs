@@ -128,7 +128,11 @@ impl PortMap {
     ) -> Option<u16> {
         self.rotate(now_s);
         let (start, lo, hi) = starting_point(&range, start_hint)?;
-        let port = self.first_free(start, hi, parity).or_else(|| self.first_free(lo, start, parity))?;
+        let port = if hi / 64 - lo / 64 < SHORT_WORDS {
+            self.first_free_near(start, lo, hi, parity)
+        } else {
+            self.first_free(start, hi, parity).or_else(|| self.first_free(lo, start, parity))
+        }?;
         self.mark_used(port);
         Some(port)
     }
@@ -282,12 +286,27 @@ impl PortMap {
         }
     }
 
+    /// The first free port from `start` on, wrapping round between `lo` and `hi`, which are not far apart.
+    fn first_free_near(&self, start: usize, lo: usize, hi: usize, parity: Option<Parity>) -> Option<u16> {
+        let wanted = parity.map_or(u64::MAX, Parity::bits);
+        let (first, last) = (lo / 64, hi / 64);
+        let mut word = start / 64;
+        let mut free = !self.busy(word) & wanted & range_bits(word, start, hi);
+        // All words, and what of the first lies before the start.
+        for _ in first..=last {
+            if free != 0 {
+                break;
+            }
+            word = if word == last { first } else { word + 1 };
+            free = !self.busy(word) & wanted & range_bits(word, lo, hi);
+        }
+        (free != 0).then(|| (word * 64 + free.trailing_zeros() as usize) as u16)
+    }
+
     /// The first free port from `lo` to `hi`.
     fn first_free(&self, lo: usize, hi: usize, parity: Option<Parity>) -> Option<u16> {
         let wanted = parity.map_or(u64::MAX, Parity::bits);
-        let short = hi / 64 < lo / 64 + SHORT_WORDS;
         let full = |i: usize| match parity {
-            _ if short => 0,
             Some(Parity::Even) => self.full(0, i),
             Some(Parity::Odd) => self.full(1, i),
             None => self.full(0, i) & self.full(1, i),
