@@ -110,7 +110,7 @@ impl Ports {
         // them again at once (RFC 6888 REQ-8b).
         let hold_s = if instance.assignment == Assignment::Arbitrary { instance.port_hold_s } else { 0 };
         let arena_bytes = count.max(1) * 3 * PortMap::bytes_for(hold_s);
-        let mut arena = Arena::new("nat-ports", arena_bytes, pages)?;
+        let mut arena = Arena::new("nat-ports", arena_bytes, pages.for_small_tables())?;
         let map = group.block_map(instance);
         let mut this = Self {
             addresses: Vec::with_capacity(count),

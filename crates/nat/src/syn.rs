@@ -70,7 +70,7 @@ impl SynTable {
     pub(crate) fn new(capacity: u32, hasher: KeyedHasher, pages: PagePreference) -> Result<Self, ArenaError> {
         let capacity = capacity.max(1) as usize;
         let bytes = Slab::<Held>::bytes_for(capacity) + Index::bytes_for(capacity);
-        let mut arena = Arena::new("nat-syn", bytes, pages)?;
+        let mut arena = Arena::new("nat-syn", bytes, pages.for_small_tables())?;
         Ok(Self {
             lines: Slab::new(&mut arena, capacity)?,
             index: Index::new(&mut arena, capacity)?,

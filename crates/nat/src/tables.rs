@@ -84,7 +84,7 @@ impl Tables {
             pending: Vec::with_capacity(PENDING_MAX),
             unentered: 0,
             capacity,
-            page_preference: pages,
+            page_preference: pages.for_small_tables(),
             pages: arena.page_kind(),
             arena_bytes,
         })

@@ -84,13 +84,14 @@ impl Worker {
         let (hasher, workers) = (KeyedHasher::new(group.seed()), group.workers());
         let WorkerSizes { nat, neighbours, held_for_neighbour } = sizes;
         let mut rng = Rng::new(hasher.hash2(0xf7a6, u64::from(id.0)));
+        let small = pages.for_small_tables();
         let fragment_rng = Rng::new(rng.next_u64());
         Ok(Self {
             id,
             workers,
             nat: Nat::new(id, group, nat, pages, plan.snapshot.nat.clone(), now)?,
-            neighbours: Neighbours::new(neighbours, held_for_neighbour, hasher.clone(), pages)?,
-            fragments: Fragments::new(nat.fragments, nat.held_fragments, hasher, pages, fragment_rng)?,
+            neighbours: Neighbours::new(neighbours, held_for_neighbour, hasher.clone(), small)?,
+            fragments: Fragments::new(nat.fragments, nat.held_fragments, hasher, small, fragment_rng)?,
             buckets: Buckets::new(&plan.snapshot.policers, now),
             taps: Taps::new(),
             mail,

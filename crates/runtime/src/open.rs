@@ -47,7 +47,9 @@ pub(crate) struct Keep {
 /// Which pages the tables may take.
 pub(crate) fn page_preference(config: &Config) -> PagePreference {
     match config.memory.huge_pages {
-        HugePages::Auto | HugePages::OneG | HugePages::TwoM => PagePreference::Huge,
+        HugePages::Auto => PagePreference::Huge,
+        HugePages::OneG => PagePreference::Only1G,
+        HugePages::TwoM => PagePreference::Only2M,
         HugePages::Off => PagePreference::Transparent,
     }
 }

@@ -20,6 +20,22 @@ pub enum PagePreference {
     Transparent,
     /// 4 KiB pages: tests and small machines.
     Small,
+    /// Reserved pages of 2 MiB or nothing.
+    Only2M,
+    /// Reserved pages of 1 GiB or nothing.
+    Only1G,
+}
+
+impl PagePreference {
+    /// What the small tables beside the large ones ask for: a page of a GiB would be wasted on them, and they are
+    /// looked at seldom, so they take what there is.
+    #[must_use]
+    pub const fn for_small_tables(self) -> Self {
+        match self {
+            Self::Only1G | Self::Only2M => Self::Huge,
+            other => other,
+        }
+    }
 }
 
 /// The pages an arena got.
@@ -58,6 +74,17 @@ pub enum ArenaError {
         /// What the kernel said.
         source: std::io::Error,
     },
+    /// Reserved pages were asked for, and there are not enough.
+    HugePages {
+        /// The arena's name.
+        arena: String,
+        /// Bytes asked for.
+        bytes: usize,
+        /// Bytes of a page.
+        page_bytes: usize,
+        /// Pages of that size that are free, as far as the kernel tells.
+        free: Option<usize>,
+    },
     /// The arena is too small for the array.
     Exhausted {
         /// The arena's name.
@@ -77,6 +104,20 @@ impl fmt::Display for ArenaError {
                 "arena `{arena}`: cannot get {bytes} bytes of memory ({source}); lower the configured table sizes or \
                  give the machine more memory"
             ),
+            ArenaError::HugePages { arena, bytes, page_bytes, free } => {
+                let needed = bytes.div_ceil(*page_bytes);
+                let size = if *page_bytes == GIB_1 { "1 GiB" } else { "2 MiB" };
+                let kib = page_bytes >> 10;
+                write!(f, "arena `{arena}`: needs {needed} free huge pages of {size}")?;
+                if let Some(free) = free {
+                    write!(f, " and there are {free}")?;
+                }
+                write!(
+                    f,
+                    "; reserve more in /sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages, make the configured \
+                     tables smaller, or allow other pages with huge_pages = \"auto\""
+                )
+            }
             ArenaError::Exhausted { arena, wanted_bytes, left_bytes } => write!(
                 f,
                 "arena `{arena}`: a table needs {wanted_bytes} bytes but {left_bytes} are left; create the arena with \
@@ -90,7 +131,7 @@ impl std::error::Error for ArenaError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             ArenaError::NoMemory { source, .. } => Some(source),
-            ArenaError::Exhausted { .. } => None,
+            ArenaError::HugePages { .. } | ArenaError::Exhausted { .. } => None,
         }
     }
 }
@@ -125,6 +166,19 @@ impl Arena {
     /// Maps and touches `bytes` (rounded up to whole pages). `name` appears in errors.
     pub fn new(name: &str, bytes: usize, preference: PagePreference) -> Result<Arena, ArenaError> {
         let wanted = bytes.max(1);
+        let only = match preference {
+            PagePreference::Only1G => Some((GIB_1, libc::MAP_HUGE_1GB, PageKind::Huge1G)),
+            PagePreference::Only2M => Some((MIB_2, libc::MAP_HUGE_2MB, PageKind::Huge2M)),
+            _ => None,
+        };
+        if let Some((page_bytes, flag, kind)) = only {
+            // Free pages are counted before the attempt, which may take some of them for a moment.
+            let free = free_huge_pages(page_bytes);
+            let mapping = map(wanted, page_bytes, libc::MAP_HUGETLB | flag, false).map_err(|_| {
+                ArenaError::HugePages { arena: name.to_owned(), bytes: wanted, page_bytes, free }
+            })?;
+            return Ok(Arena { name: name.to_owned(), mapping: Arc::new(mapping), kind, used: 0 });
+        }
         let (mapping, kind) = map_best(wanted, preference).map_err(|source| ArenaError::NoMemory {
             arena: name.to_owned(),
             bytes,
@@ -312,6 +366,12 @@ fn map(bytes: usize, page: usize, flags: i32, transparent: bool) -> std::io::Res
     }
     touch(&mapping)?;
     Ok(mapping)
+}
+
+/// Free reserved pages of that size; `None` where the kernel does not tell.
+fn free_huge_pages(page_bytes: usize) -> Option<usize> {
+    let path = format!("/sys/kernel/mm/hugepages/hugepages-{}kB/free_hugepages", page_bytes >> 10);
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 /// Makes every page present, so that no first touch is left for later.

@@ -93,7 +93,8 @@ pub(super) const KEYS: &[KeyInfo] = &[
         NeedsRestart,
         "\"2M\"",
         "Pages for tables and packet buffers. `auto` takes reserved huge pages when there are any and ordinary pages \
-         otherwise; `1G` and `2M` refuse to start without; `off` leaves them alone.",
+         otherwise; with `1G` or `2M` each worker's session tables lie in reserved pages of that size, rounded up, or \
+         the daemon refuses to start and says how many are missing; `off` leaves them alone.",
     ),
     row(
         ("memory", "dpdk_mb"),

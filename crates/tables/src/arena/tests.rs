@@ -104,3 +104,68 @@ fn smaps_text_is_read_for_the_right_area() {
     assert!(!huge_share_at_least_half(text, 0x1000));
     assert!(!huge_share_at_least_half("rubbish-text\nSize:", 0));
 }
+
+/// Pages of 2 MiB or 1 GiB added to the machine's for a test, where it lets us and nobody else has any free; taken away
+/// again afterwards.
+struct Reserved {
+    path: String,
+    added: usize,
+}
+
+impl Reserved {
+    fn number(path: &str) -> Option<usize> {
+        std::fs::read_to_string(path).ok()?.trim().parse().ok()
+    }
+
+    fn free(page_bytes: usize, wanted: usize) -> Option<Self> {
+        let path = format!("/sys/kernel/mm/hugepages/hugepages-{}kB/nr_hugepages", page_bytes >> 10);
+        let before = Self::number(&path)?;
+        if free_huge_pages(page_bytes)? != 0 {
+            return None;
+        }
+        std::fs::write(&path, (before + wanted).to_string()).ok()?;
+        let added = Self::number(&path)?.saturating_sub(before);
+        let this = Self { path, added };
+        (free_huge_pages(page_bytes)? == wanted).then_some(this)
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        let now = Self::number(&self.path).unwrap_or(0);
+        let _ = std::fs::write(&self.path, now.saturating_sub(self.added).to_string());
+    }
+}
+
+/// Both page sizes: exactly enough pages serve, one page short is refused in numbers, and a preference that may fall
+/// back says what it fell back to. Needs root and free memory; says so where it has neither.
+#[test]
+fn huge_pages_short_by_one_are_refused_in_numbers() {
+    for (page, only, kind, pages) in [
+        (MIB_2, PagePreference::Only2M, PageKind::Huge2M, 4),
+        (GIB_1, PagePreference::Only1G, PageKind::Huge1G, 1),
+    ] {
+        let bytes = page * pages - 4_096;
+        let Some(reserved) = Reserved::free(page, pages) else {
+            println!(
+                "skipped: this machine does not let the test reserve {pages} pages of {} MiB",
+                page >> 20
+            );
+            continue;
+        };
+        let mut arena = Arena::new("exact", bytes, only).unwrap();
+        assert_eq!((arena.page_kind(), arena.bytes()), (kind, page * pages));
+        arena.array::<u64>(1_000).unwrap()[999] = 1;
+        assert_eq!(free_huge_pages(page), Some(0));
+        drop(arena);
+        let short = Arena::new("short", bytes + 8_192, only).unwrap_err().to_string();
+        let needs = format!("needs {} free huge pages", pages + 1);
+        assert!(short.contains(&needs) && short.contains(&format!("there are {pages};")), "{short}");
+        assert_eq!(free_huge_pages(page), Some(pages), "a refusal keeps nothing");
+        drop(reserved);
+        if page == MIB_2 {
+            let fallen_back = Arena::new("auto", bytes + 8_192, PagePreference::Huge).unwrap();
+            assert_ne!(fallen_back.page_kind(), PageKind::Huge1G);
+        }
+    }
+}
