@@ -1,7 +1,7 @@
 //! What the fuzzers run: each target a function of bytes that panics when a claim does not hold.
 //!
-//! The same functions run under `cargo fuzz` (directory `fuzz/`) and, over the committed corpora and crash inputs, in
-//! the ordinary tests of this crate.
+//! The same functions run under libFuzzer (`make fuzz`, directory `fuzz/`) and, over the committed corpora and crash
+//! inputs, in the ordinary tests of this crate.
 #![forbid(unsafe_code)]
 
 mod icmp;

@@ -92,6 +92,9 @@ pub struct Directory {
     inside: Vec<Entry<InstanceId>>,
     outside: Vec<Entry<Outside>>,
     forwards: Vec<ForwardPorts>,
+    /// Inside addresses that static rules lead to, subscribers or not, as (routing instance, first, last); sorted, none
+    /// within another.
+    led_to: Vec<Entry<()>>,
     pools: Vec<PoolPorts>,
     deterministic: Vec<Option<Deterministic>>,
     inside_vrf: Vec<VrfId>,
@@ -113,6 +116,7 @@ impl Directory {
             inside: Vec::new(),
             outside: Vec::new(),
             forwards: Vec::new(),
+            led_to: Vec::new(),
             pools: Vec::new(),
             deterministic: policy.instances.iter().map(Deterministic::of).collect(),
             inside_vrf: policy.instances.iter().map(|i| i.inside_vrf).collect(),
@@ -126,6 +130,7 @@ impl Directory {
         this.inside.sort_by_key(|e| (e.vrf, e.first));
         this.outside.sort_by_key(|e| (e.vrf, e.first));
         this.forwards.sort_by_key(|f| (f.vrf, f.outside, f.proto, f.first));
+        this.led_to = led_to(policy);
         this
     }
 
@@ -214,6 +219,15 @@ impl Directory {
         find(&self.outside, vrf, ip)
     }
 
+    /// The worker that owns an inside address; `None` when no instance has anything to do with it: it is no
+    /// subscriber, and no static rule leads to it, which alone may give it sessions.
+    #[inline]
+    #[must_use]
+    pub fn owner_of_source(&self, vrf: VrfId, ip: u32) -> Option<WorkerId> {
+        let concerned = find(&self.inside, vrf, ip).is_some() || find(&self.led_to, vrf, ip).is_some();
+        concerned.then(|| self.owner_of_inside(vrf, ip))
+    }
+
     /// The worker that owns a subscriber.
     #[inline]
     #[must_use]
@@ -266,6 +280,27 @@ impl Directory {
         let same = (forward.vrf, forward.outside, forward.proto) == (vrf.0, ip, proto);
         (same && port <= forward.last).then_some(forward)
     }
+}
+
+/// Inside addresses of static rules, joined where they overlap.
+fn led_to(policy: &NatPolicy) -> Vec<Entry<()>> {
+    let mut all: Vec<Entry<()>> = Vec::new();
+    for instance in &policy.instances {
+        let vrf = instance.inside_vrf.0;
+        all.extend(instance.statics.iter().map(|rule| match *rule {
+            StaticRule::OneToOne { inside, .. } => {
+                Entry { vrf, first: inside.first, last: inside.last, what: () }
+            }
+            StaticRule::Forward { inside, .. } => Entry { vrf, first: inside, last: inside, what: () },
+        }));
+    }
+    all.sort_by_key(|e| (e.vrf, e.first));
+    all.dedup_by(|next, before| {
+        let joins = next.vrf == before.vrf && next.first <= before.last;
+        before.last = if joins { before.last.max(next.last) } else { before.last };
+        joins
+    });
+    all
 }
 
 /// The outside address of a one-to-one rule that covers this inside address.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use carrack_base::{Now, Proto, VrfId};
+use carrack_base::{Now, Proto, VrfId, WorkerId};
 use carrack_tables::{ArenaError, Slab};
 
 use crate::directory::{Directory, is_exempt, one_to_one_of};
@@ -267,6 +267,7 @@ impl Nat {
                     let state = self.states.get(instance.id.index());
                     if let (Some(number), Some(state)) = (number, state)
                         && state.ports.is_mine(number, port)
+                        && self.gives_out(state, instance, (outside, port))
                     {
                         ports.push((number, proto as u8, port));
                     }
@@ -279,6 +280,14 @@ impl Nat {
                 state.ports.set_forwards(ports, now_s);
             }
         }
+    }
+
+    /// Deterministic ports are given out by the worker that owns their subscriber, which the port alone does not tell.
+    fn gives_out(&self, state: &InstanceState, instance: &Instance, (ip, port): (u32, u16)) -> bool {
+        let Some(function) = &state.ports.deterministic else { return true };
+        let subscriber = function.inverse(ip, port);
+        let owner = subscriber.map(|inside| self.directory.owner_of_inside(instance.inside_vrf, inside));
+        owner.unwrap_or(WorkerId(0)) == self.worker
     }
 
     fn add_forward(&mut self, instance: &Instance, proto: Proto, outside: (u32, u16), inside: (u32, u16)) {
@@ -368,7 +377,9 @@ fn same_ports(before: &Instance, after: &Instance) -> bool {
 fn covers(instance: &Instance, session: &Session, endpoint_kept: bool, before: &Instance) -> bool {
     let same_vrfs =
         instance.inside_vrf.0 == session.inside_vrf && instance.outside_vrf.0 == session.outside_vrf;
-    if !same_vrfs || is_exempt(instance, session.remote_ip) {
+    // A session with an address that was exempt before was opened from there, by the mapping; it goes on.
+    let exempted = is_exempt(instance, session.remote_ip) && !is_exempt(before, session.remote_ip);
+    if !same_vrfs || exempted {
         return false;
     }
     if is_forward_session(before, session) {

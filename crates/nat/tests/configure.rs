@@ -247,6 +247,18 @@ fn new_exemption_ends_its_sessions() {
     assert_eq!(w.out(&frames::udp(e("10.0.0.1:1"), e("198.51.100.1:1"))), Outcome::Untouched);
 }
 
+/// What an exempt address opened by a mapping goes on when a reload changes something else.
+#[test]
+fn sessions_that_an_exempt_address_opened_survive_a_reload() {
+    let exempting = instance_with(|i| i.exempt = vec![net("198.51.100.0/24")]);
+    let mut w = world(exempting.clone());
+    let outside = w.udp_out("10.0.0.1:1", "203.0.113.1:1").unwrap();
+    assert_eq!(w.udp_in("198.51.100.1:1", outside), Ok(e("10.0.0.1:1")));
+    let other = Instance { statics: vec![one_to_one("10.0.1.0/28", "203.0.113.16/28")], ..exempting };
+    assert_eq!(w.configure(vec![other]), 0);
+    assert_eq!(w.udp_out("10.0.0.1:1", "198.51.100.1:1"), Ok(outside));
+}
+
 /// One-to-one rules come and go: a host under one leaves its dynamic endpoint, and the other way round.
 #[test]
 fn one_to_one_comes_and_goes() {

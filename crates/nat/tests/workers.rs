@@ -63,6 +63,25 @@ fn no_two_workers_give_out_the_same_endpoint() {
     }
 }
 
+/// A forwarded port of a pool address counts once, whoever gives it out.
+#[test]
+fn a_forwarded_port_is_in_use_once() {
+    for mut it in kinds() {
+        it.statics = vec![forward(Proto::Udp, "192.0.2.1:1100", "10.0.0.1:80")];
+        for workers in [1, 3] {
+            let mut w = World::new(vec![it.clone()], workers, SMALL);
+            let mut used = 0;
+            for nat in &mut w.nats {
+                nat.walk_pools(&mut carrack_nat::Cursor(0), usize::MAX, |row| {
+                    used += row.ports_used.iter().sum::<u32>();
+                    true
+                });
+            }
+            assert_eq!(used, 1, "{workers} workers, {:?}", it.assignment);
+        }
+    }
+}
+
 /// Every port of every pool address has an owner that exists.
 #[test]
 fn every_port_has_an_owner_that_exists() {

@@ -363,10 +363,7 @@ impl Driver<'_> {
         let directory = self.tables.directory();
         let vrf = self.common.vrf;
         let owner = match direction {
-            Direction::Out => {
-                let src = (addresses >> 32) as u32;
-                directory.instance_of_inside(vrf, src).map(|_| directory.owner_of_inside(vrf, src))
-            }
+            Direction::Out => directory.owner_of_source(vrf, (addresses >> 32) as u32),
             Direction::In => directory.owner_of_outside(vrf, addresses as u32, proto as u8, ports as u16),
         };
         owner.is_none_or(|owner| Some(owner) == self.owner)

@@ -55,9 +55,7 @@ impl Worker {
         let owner = match meta.direction {
             None => None,
             Some(_) if flow.kind == Kind::IcmpError => self.owner_of_error(meta, frame),
-            Some(Direction::Out) => directory
-                .instance_of_inside(flow.vrf, flow.src)
-                .map(|_| directory.owner_of_inside(flow.vrf, flow.src)),
+            Some(Direction::Out) => directory.owner_of_source(flow.vrf, flow.src),
             Some(Direction::In) => {
                 directory.owner_of_outside(flow.vrf, flow.dst, flow.proto as u8, flow.dport)
             }

@@ -5,7 +5,8 @@ mod common;
 use std::sync::Arc;
 
 use carrack_base::{Reason, VrfId};
-use carrack_nat::policy::Assignment;
+use carrack_nat::policy::{Assignment, StaticRule};
+use carrack_pipeline::snapshot::Snapshot;
 use carrack_wire::tcp::flag;
 use common::check::{reassemble, whole_is_right};
 use common::*;
@@ -202,6 +203,31 @@ fn unsolicited_syns_wait_at_the_owner_of_the_port_and_are_answered() {
     let sent = world.wait_ms(7_000);
     assert_eq!(sent.len(), 12);
     assert!(sent.iter().all(|s| s.icmp() == (3, 3)));
+    total(&mut world);
+}
+
+/// A static rule may lead to a host that is no subscriber: its answers find the owner too.
+#[test]
+fn a_forwarded_host_that_is_no_subscriber_answers_by_any_worker() {
+    let rule = StaticRule::Forward {
+        proto: carrack_base::Proto::Udp,
+        outside: ip("203.0.113.200"),
+        outside_port: 53,
+        count: 1,
+        inside: ip("10.0.0.5"),
+        inside_port: 5_353,
+    };
+    let change = |snapshot: &mut Snapshot| {
+        nat(snapshot, |i| (i.subscribers, i.statics) = (vec![prefix("10.0.7.0/24")], vec![rule]));
+    };
+    let mut world = World::new(3, SIZES, HANDOVER_SLOTS, change);
+    for at in 0..3 {
+        let back = world.burst_at(at, OUT, &[udp(OUT, REMOTE, "203.0.113.200:53")]);
+        assert_eq!((back.len(), back[0].dst()), (1, "10.0.0.5:5353".into()));
+        let out = world.burst_at(at, IN, &[udp(IN, "10.0.0.5:5353", REMOTE)]);
+        assert_eq!((out.len(), out[0].src()), (1, "203.0.113.200:53".into()));
+    }
+    assert_eq!(world.sessions(), 1);
     total(&mut world);
 }
 

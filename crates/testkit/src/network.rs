@@ -7,8 +7,8 @@ use carrack_base::counters::Accounts;
 use carrack_base::{IfIndex, Now, PortId, WorkerId};
 use carrack_frame::{FramePool, MemPool};
 use carrack_nat::WorkerGroup;
-use carrack_nat::row::NatEvent;
-use carrack_pipeline::mailbox::{Command, Event, PacketSlot};
+use carrack_nat::row::{Filter, NatEvent, SessionKey, SessionRow};
+use carrack_pipeline::mailbox::{Command, Dump, Event, PacketSlot, Row, Table};
 use carrack_pipeline::snapshot::{Snapshot, WorkerSizes};
 use carrack_pipeline::{Handover, Plan, Worker, WorkerMail};
 use carrack_tables::PagePreference;
@@ -20,6 +20,8 @@ use crate::judge;
 const RING_SLOTS: usize = 512;
 /// Rounds of the workers' background that one step may take until nothing moves any more.
 const ROUNDS_MAX: usize = 12;
+/// Rows of a walk that wait to be read.
+const DUMP_ROWS: usize = 64;
 
 struct Ends {
     commands: rtrb::Producer<Command>,
@@ -59,6 +61,8 @@ pub struct Network {
     pub nat_events: VecDeque<NatEvent>,
     /// Sessions that reloads ended.
     pub sessions_ended: u64,
+    /// Sessions that [`Network::delete`] ended.
+    pub sessions_deleted: u64,
 }
 
 impl Network {
@@ -112,6 +116,7 @@ impl Network {
             silent: HashSet::new(),
             nat_events: VecDeque::new(),
             sessions_ended: 0,
+            sessions_deleted: 0,
         }
     }
 
@@ -177,6 +182,43 @@ impl Network {
         self.settle()
     }
 
+    /// Deletes exactly these sessions; how many there were.
+    pub fn delete(&mut self, keys: &[SessionKey]) -> u64 {
+        let before = self.sessions_deleted;
+        for ends in &mut self.ends {
+            let command = Command::Delete { request: 1, keys: keys.to_vec() };
+            assert!(ends.commands.push(command).is_ok(), "command ring full");
+        }
+        self.settle();
+        self.sessions_deleted - before
+    }
+
+    /// Deletes the sessions that match; the rows that were.
+    pub fn clear(&mut self, filter: Filter) -> Vec<SessionRow> {
+        let mut readers = vec![];
+        for ends in &mut self.ends {
+            let (rows, reader) = rtrb::RingBuffer::new(DUMP_ROWS);
+            let dump = Dump { table: Table::Sessions, filter, delete: true, rows_max: 0, rows };
+            assert!(ends.commands.push(Command::Dump(dump)).is_ok(), "command ring full");
+            readers.push(reader);
+        }
+        let mut all = vec![];
+        while !readers.is_empty() {
+            self.settle();
+            readers.retain_mut(|reader| {
+                // Asked before it is emptied: what comes after would be lost.
+                let ended = reader.is_abandoned();
+                while let Ok(row) = reader.pop() {
+                    if let Row::Session(row) = row {
+                        all.push(row);
+                    }
+                }
+                !ended
+            });
+        }
+        all
+    }
+
     fn collect(&mut self, at: usize) -> Vec<Sent> {
         let mut sent = vec![];
         for port in 0..self.snapshot.ports.len() {
@@ -209,7 +251,8 @@ impl Network {
                 }
                 Event::Reconfigured { sessions_ended, .. } => self.sessions_ended += sessions_ended,
                 Event::ReconfigureFailed { error, .. } => panic!("a reload failed: {error}"),
-                Event::Deleted { .. } | Event::Retired(_) => {}
+                Event::Deleted { count, .. } => self.sessions_deleted += count,
+                Event::Retired(_) => {}
             }
         }
         any

@@ -1,181 +1,227 @@
 //! A small, obvious NAT that says what a right answer is. It does not predict which port a mapping gets: it is told
 //! what the engine chose, and holds it to that.
 //!
-//! One instance, endpoint-independent mapping (RFC 4787 REQ-1), any filtering, any way of giving out ports. Time is
-//! exact to a few seconds: near its end a session may be there or not, and what the engine shows decides.
+//! One instance: any mapping and filtering behaviour, any way of giving out ports, static rules, limits. Time is exact
+//! to a few seconds: near its end a session may be there or not, and what the engine shows decides. Where that leaves
+//! two histories possible, both are kept until they agree again.
 
-use std::collections::HashMap;
+mod judgement;
+mod policy;
+mod reload;
+mod state;
+
+use std::collections::{BTreeMap, HashMap};
 
 use carrack_base::{Proto, Reason};
-use carrack_nat::policy::{Filtering, Instance, Pooling};
+use carrack_nat::policy::{Filtering, Instance, Mapping as MappingBehaviour};
 use carrack_nat::row::Endpoint;
-use carrack_wire::tcp::flag;
 
-/// Protocol and inside endpoint.
-type Inside = (Proto, Endpoint);
+pub use judgement::is_shortage;
+use policy::{forward_at, is_denied, is_exempt, one_to_one, one_to_one_back, opens_in, opens_out};
+use state::{Life, Possible, Session};
+
+/// Protocol, inside endpoint, remote endpoint: what a session is known by.
+pub type Flow = (Proto, Endpoint, Endpoint);
 
 /// What the engine made of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
     /// Translated: the endpoint that was put in place (outside going out, inside coming in).
     Translated(Endpoint),
+    /// Sent on as it was.
+    Untouched,
     /// Dropped.
     Dropped(Reason),
     /// Held for a while (RFC 5382 REQ-4).
     Held,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Life {
-    Yes,
-    Maybe,
-    No,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Tcp {
-    syn_out: bool,
-    syn_in: bool,
-    fin_out: bool,
-    fin_in: bool,
-    reset: bool,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Session {
-    seen_s: u32,
-    tcp: Tcp,
-    /// It may have ended before a reload gave it a longer time.
-    in_doubt: bool,
-}
-
-#[derive(Debug, Default)]
+#[derive(Debug, Clone)]
 struct Mapping {
+    proto: Proto,
+    inside: Endpoint,
     /// Not known when the engine made it for a packet that nobody saw leave.
     outside: Option<Endpoint>,
-    sessions: HashMap<Endpoint, Session>,
+    /// Found from inside for any remote.
+    independent: bool,
+    kind: Kind,
+    /// The reload after which it was made: what came before may have been made by other rules.
+    epoch: u32,
+    /// When it ended at the earliest; known once its sessions are gone.
+    ended_s: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Dynamic,
+    OneToOne,
+    /// Lives as long as its rule.
+    Forward,
+}
+
+/// Creations of mappings of one subscriber, in seconds.
+#[derive(Debug, Clone, Default)]
+struct Creations {
+    sure: Vec<u32>,
+    perhaps: Vec<u32>,
 }
 
 /// The reference.
 #[derive(Debug)]
 pub struct Reference {
     policy: Instance,
-    mappings: HashMap<Inside, Mapping>,
+    workers: u8,
+    mappings: BTreeMap<u32, Mapping>,
+    sessions: BTreeMap<Flow, Session>,
+    next_id: u32,
     now_s: u32,
     reloaded_s: u32,
-}
-
-impl Tcp {
-    /// The state after a segment; false when it was a repeated RST, which refreshes nothing (RFC 7857 §2.2).
-    fn take(&mut self, bits: u8, outward: bool) -> bool {
-        let (syn, fin, rst) = (bits & flag::SYN != 0, bits & flag::FIN != 0, bits & flag::RST != 0);
-        if rst {
-            return !std::mem::replace(&mut self.reset, true);
-        }
-        let closed = self.fin_out && self.fin_in;
-        if syn && bits & flag::ACK == 0 && (self.reset || closed) {
-            *self = Self { syn_out: outward, syn_in: !outward, ..Self::default() };
-            return true;
-        }
-        if self.reset {
-            if fin {
-                return false;
-            }
-            *self = Self { syn_out: true, syn_in: true, ..Self::default() };
-            return true;
-        }
-        let established = self.syn_out && self.syn_in;
-        self.syn_out |= syn && outward;
-        self.syn_in |= syn && !outward;
-        if established {
-            self.fin_out |= fin && outward;
-            self.fin_in |= fin && !outward;
-        }
-        true
-    }
+    epoch: u32,
+    /// Endpoints that were given back: when at the earliest, and whose they were.
+    freed: HashMap<(Proto, Endpoint), (u32, u32)>,
+    creations: HashMap<u32, Creations>,
 }
 
 impl Reference {
-    /// An empty NAT of this policy.
+    /// A NAT of this policy without sessions.
     #[must_use]
-    pub fn new(policy: Instance) -> Self {
-        Self { policy, mappings: HashMap::new(), now_s: 0, reloaded_s: 0 }
+    pub fn new(policy: Instance, workers: u8, now_s: u32) -> Self {
+        let mut this = Self {
+            policy,
+            workers,
+            mappings: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            next_id: 0,
+            now_s,
+            reloaded_s: 0,
+            epoch: 0,
+            freed: HashMap::new(),
+            creations: HashMap::new(),
+        };
+        this.add_forwards();
+        this
+    }
+
+    /// The policy in force.
+    #[must_use]
+    pub const fn policy(&self) -> &Instance {
+        &self.policy
     }
 
     /// Time goes on.
     pub fn at(&mut self, now_s: u32) {
         self.now_s = now_s;
+        self.tidy();
     }
 
-    fn timeout_s(&self, proto: Proto, session: &Session) -> u32 {
-        let timeouts = &self.policy.timeouts;
-        match proto {
-            Proto::Udp => timeouts.udp_s,
-            Proto::Icmp => timeouts.icmp_s,
-            Proto::Other => timeouts.other_s,
-            Proto::Tcp if session.tcp.reset => timeouts.tcp_reset_s,
-            Proto::Tcp if session.tcp.fin_out && session.tcp.fin_in => timeouts.tcp_closing_s,
-            Proto::Tcp if session.tcp.syn_out && session.tcp.syn_in => timeouts.tcp_established_s,
-            Proto::Tcp => timeouts.tcp_opening_s,
+    fn life_of(&self, flow: &Flow, session: &Session) -> Life {
+        session.life(&self.policy.timeouts, flow, self.now_s, self.reloaded_s)
+    }
+
+    fn session_life(&self, flow: &Flow) -> Life {
+        self.sessions.get(flow).map_or(Life::No, |session| self.life_of(flow, session))
+    }
+
+    /// How surely each mapping that has a session or a rule lives.
+    fn mapping_lives(&self) -> HashMap<u32, Life> {
+        let mut lives = HashMap::new();
+        for (id, mapping) in &self.mappings {
+            if mapping.kind == Kind::Forward {
+                lives.insert(*id, Life::Yes);
+            }
         }
-    }
-
-    fn life(&self, proto: Proto, session: &Session) -> Life {
-        let end = session.seen_s + self.timeout_s(proto, session);
-        // The sweep takes a second or two; sessions that a reload gave less time are looked at within half a minute.
-        let swept = (end + 4).max(self.reloaded_s + 40);
-        if self.now_s + 2 < end {
-            if session.in_doubt { Life::Maybe } else { Life::Yes }
-        } else if self.now_s <= swept {
-            Life::Maybe
-        } else {
-            Life::No
+        for (flow, session) in &self.sessions {
+            let life = self.life_of(flow, session);
+            let best = lives.entry(session.mapping).or_insert(Life::No);
+            *best = (*best).max(life);
         }
-    }
-
-    fn session_life(&self, inside: Inside, remote: Endpoint) -> Life {
-        let session = self.mappings.get(&inside).and_then(|m| m.sessions.get(&remote));
-        session.map_or(Life::No, |session| self.life(inside.0, session))
-    }
-
-    fn mapping_life(&self, inside: Inside) -> Life {
-        let Some(mapping) = self.mappings.get(&inside) else { return Life::No };
-        let lives = || mapping.sessions.values().map(|session| self.life(inside.0, session));
-        if lives().any(|life| life == Life::Yes) {
-            Life::Yes
-        } else if lives().any(|life| life == Life::Maybe) {
-            Life::Maybe
-        } else {
-            Life::No
-        }
+        lives
     }
 
     /// Forgets what has surely ended.
     fn tidy(&mut self) {
-        let gone: Vec<Inside> =
-            self.mappings.keys().copied().filter(|inside| self.mapping_life(*inside) == Life::No).collect();
-        for inside in gone {
-            self.mappings.remove(&inside);
+        let gone: Vec<Flow> =
+            self.sessions.keys().copied().filter(|flow| self.session_life(flow) == Life::No).collect();
+        for flow in gone {
+            self.end_session(&flow, false);
         }
     }
 
-    fn keep(&mut self, inside: Inside, remote: Endpoint, bits: u8, outward: bool) {
-        let life = self.session_life(inside, remote);
-        let now_s = self.now_s;
-        let mapping = self.mappings.entry(inside).or_default();
-        if life == Life::No {
-            mapping.sessions.remove(&remote);
+    /// Ends a session, and its mapping with its last; `now` says that it is now that it ends.
+    fn end_session(&mut self, flow: &Flow, now: bool) {
+        let Some(session) = self.sessions.remove(flow) else { return };
+        let ended_s = if now { self.now_s } else { session.ends_s(&self.policy.timeouts, flow) };
+        if let Some(mapping) = self.mappings.get_mut(&session.mapping) {
+            mapping.ended_s = mapping.ended_s.max(ended_s);
         }
-        let fresh = !mapping.sessions.contains_key(&remote);
-        let session = mapping.sessions.entry(remote).or_insert(Session {
-            seen_s: now_s,
-            tcp: Tcp::default(),
-            in_doubt: false,
-        });
-        session.in_doubt = false;
-        let refreshes = inside.0 != Proto::Tcp || session.tcp.take(bits, outward);
-        if refreshes || fresh {
-            session.seen_s = now_s;
+        self.end_if_unused(session.mapping);
+    }
+
+    fn end_if_unused(&mut self, id: u32) {
+        let in_use = self.sessions.values().any(|session| session.mapping == id);
+        let ends = !in_use && self.mappings.get(&id).is_some_and(|mapping| mapping.kind != Kind::Forward);
+        if !ends {
+            return;
+        }
+        if let Some(mapping) = self.mappings.remove(&id)
+            && let Some(outside) = mapping.outside.filter(|_| mapping.epoch == self.epoch)
+        {
+            self.freed.insert((mapping.proto, outside), (mapping.ended_s, mapping.inside.ip));
+        }
+        self.forget_creations_of_the_gone();
+    }
+
+    /// A subscriber without anything may be forgotten, and his rate with him.
+    fn forget_creations_of_the_gone(&mut self) {
+        let lives = self.mapping_lives();
+        let alive = |host: u32| {
+            self.mappings.iter().any(|(id, m)| {
+                m.inside.ip == host && lives.get(id) == Some(&Life::Yes) && m.kind != Kind::Forward
+            })
+        };
+        let gone: Vec<u32> = self.creations.keys().copied().filter(|host| !alive(*host)).collect();
+        for host in gone {
+            if let Some(creations) = self.creations.get_mut(&host) {
+                let sure = std::mem::take(&mut creations.sure);
+                creations.perhaps.extend(sure);
+            }
+        }
+    }
+
+    fn end_mapping(&mut self, id: u32) {
+        let flows: Vec<Flow> =
+            self.sessions.iter().filter(|(_, s)| s.mapping == id).map(|(flow, _)| *flow).collect();
+        for flow in flows {
+            self.end_session(&flow, false);
+        }
+    }
+
+    fn add(&mut self, proto: Proto, inside: Endpoint, outside: Option<Endpoint>, kind: Kind) -> u32 {
+        let behaviour = self.policy.mapping.get(proto.index()).copied().unwrap_or_default();
+        let independent = kind != Kind::Dynamic || behaviour == MappingBehaviour::EndpointIndependent;
+        let id = self.next_id;
+        self.next_id += 1;
+        let epoch = self.epoch;
+        self.mappings.insert(id, Mapping { proto, inside, outside, independent, kind, epoch, ended_s: 0 });
+        id
+    }
+
+    /// A packet passed: its session is there now.
+    fn keep(&mut self, flow: Flow, mapping: u32, bits: u8, outward: bool) {
+        let life = self.session_life(&flow);
+        let refreshes = outward || self.policy.inbound_refresh.get(flow.0.index()).copied().unwrap_or(true);
+        let opens = if outward { opens_out(&self.policy, flow.0, bits) } else { opens_in(flow.0, bits) };
+        let fresh = Possible::first(flow.0, bits, outward, self.now_s);
+        match self.sessions.get_mut(&flow).filter(|s| life != Life::No && s.mapping == mapping) {
+            Some(session) => {
+                session.advance(flow.0, bits, outward, refreshes, self.now_s);
+                if life == Life::Maybe && opens {
+                    session.may_also_be(fresh);
+                }
+            }
+            None => {
+                self.sessions.insert(flow, Session::new(mapping, fresh));
+            }
         }
     }
 
@@ -191,98 +237,109 @@ impl Reference {
         bits: u8,
         shown: Shown,
     ) -> Result<(), String> {
-        self.tidy();
-        let key = (proto, inside);
-        let session = self.session_life(key, remote);
-        let opens = proto != Proto::Tcp || bits & (flag::SYN | flag::ACK | flag::RST) == flag::SYN;
+        let flow = (proto, inside, remote);
+        let session = self.session_life(&flow);
+        let opens = opens_out(&self.policy, proto, bits);
+        let (exempt, denied) = (is_exempt(&self.policy, remote.ip), is_denied(&self.policy, inside.ip));
         match shown {
             Shown::Translated(outside) => {
-                if session == Life::No && !opens {
-                    return Err("a segment that may not open a session was translated".into());
+                if session == Life::No && (denied || exempt || !opens) {
+                    return Err(format!(
+                        "a packet that may not open a session did (denied {denied}, exempt {exempt}, opens {opens})"
+                    ));
                 }
-                self.check_outside(key, outside)?;
-                self.restart_if_changed(key, outside);
-                self.keep(key, remote, bits, true);
-                if let Some(mapping) = self.mappings.get_mut(&key) {
-                    mapping.outside = Some(outside);
-                }
+                let mapping = self.mapping_for(&flow, outside, session)?;
+                self.keep(flow, mapping, bits, true);
                 Ok(())
             }
-            Shown::Dropped(reason) if session == Life::Yes => {
-                Err(format!("dropped for {reason} in spite of its session"))
-            }
-            Shown::Dropped(Reason::NatTcpNoSession) if !opens => Ok(()),
+            _ if session == Life::Yes => Err(format!("{shown:?} in spite of its session")),
+            Shown::Untouched if exempt => Ok(()),
+            Shown::Untouched => Err("an inside address left".into()),
+            Shown::Dropped(Reason::NatSubscriberDenied) if denied => Ok(()),
+            Shown::Dropped(reason) if denied => Err(format!("dropped for {reason}, but nobody serves him")),
+            Shown::Dropped(Reason::NatTcpNoSession | Reason::NatNoMapping) if !opens => Ok(()),
             Shown::Dropped(_) if !opens && session == Life::No => {
-                Err("another reason than nat-tcp-no-session".into())
+                Err("another reason than that there is no session".into())
             }
-            Shown::Dropped(reason) if is_shortage(reason) => self.check_shortage(key, reason),
+            Shown::Dropped(Reason::NatProtocolUnsupported) if proto == Proto::Other => {
+                let known = one_to_one(&self.policy, inside.ip).is_some();
+                if known { Err("it has a one-to-one mapping".into()) } else { Ok(()) }
+            }
+            Shown::Dropped(reason) if is_shortage(reason) => self.judge_shortage_out(&flow, reason),
             Shown::Dropped(reason) => Err(format!("dropped for {reason}, which is no shortage")),
             Shown::Held => Err("a packet from inside is never held".into()),
         }
     }
 
-    /// A mapping that ended in doubt shows by another endpoint that it did.
-    fn restart_if_changed(&mut self, key: Inside, outside: Endpoint) {
-        let changed =
-            self.mappings.get(&key).is_some_and(|m| m.outside.is_some_and(|known| known != outside));
-        if changed {
-            self.mappings.remove(&key);
+    /// The mapping by which a packet got this outside endpoint: RFC 4787 REQ-1, REQ-2, REQ-3.
+    fn mapping_for(&mut self, flow: &Flow, outside: Endpoint, session: Life) -> Result<u32, String> {
+        let (proto, inside, _) = *flow;
+        let own = self.sessions.get(flow).map(|s| s.mapping).filter(|_| session != Life::No);
+        if let Some(id) = own {
+            let known = self.mappings.get(&id).and_then(|m| m.outside);
+            match known {
+                None => return self.learn(id, outside).map(|()| id),
+                Some(known) if known == outside => return Ok(id),
+                Some(known) if session == Life::Yes => {
+                    return Err(format!("its session has {known}, not {outside}"));
+                }
+                Some(_) => self.end_session(flow, false),
+            }
         }
+        let lives = self.mapping_lives();
+        let shared = self.mappings.iter().find(|(id, m)| {
+            m.independent
+                && (m.proto, m.inside) == (proto, inside)
+                && lives.get(id).is_some_and(|life| *life != Life::No)
+        });
+        if let Some((id, mapping)) = shared.map(|(id, m)| (*id, m.clone())) {
+            match mapping.outside {
+                // Perhaps it had ended and this is its successor: then what may be left of it ends in its time.
+                None => return self.open(id, outside, true, flow),
+                Some(known) if known == outside => return self.open(id, outside, false, flow),
+                Some(known) if lives.get(&id) == Some(&Life::Yes) => {
+                    return Err(format!("RFC 4787 REQ-1: mapped to {known} before, to {outside} now"));
+                }
+                // Another endpoint shows that it had ended.
+                Some(_) => self.end_mapping(id),
+            }
+        }
+        self.judge_new_session(flow, None)?;
+        if let Some(ip) = one_to_one(&self.policy, inside.ip) {
+            if (ip, inside.port) != (outside.ip, outside.port) {
+                return Err(format!("one-to-one with {ip:x}, but sent as {outside}"));
+            }
+            return Ok(self.add(proto, inside, Some(outside), Kind::OneToOne));
+        }
+        self.judge_new_mapping(proto, inside, outside)?;
+        self.creations.entry(inside.ip).or_default().sure.push(self.now_s);
+        Ok(self.add(proto, inside, Some(outside), Kind::Dynamic))
     }
 
-    /// RFC 4787 REQ-1, REQ-2, REQ-3: the endpoint the mapping has, or a fresh one of the pool that nobody else has.
-    fn check_outside(&self, key: Inside, outside: Endpoint) -> Result<(), String> {
-        let known = self.mappings.get(&key).and_then(|m| m.outside);
-        if let Some(known) = known
-            && known != outside
-            && self.mapping_life(key) == Life::Yes
-        {
-            return Err(format!("RFC 4787 REQ-1: mapped to {known} before, to {outside} now"));
+    /// One more session on a mapping that is there.
+    fn open(&mut self, id: u32, outside: Endpoint, learn: bool, flow: &Flow) -> Result<u32, String> {
+        self.judge_new_session(flow, Some(id))?;
+        if learn {
+            self.learn(id, outside)?;
         }
-        let in_pool = self.policy.pools.iter().any(|pool| {
-            pool.ranges.iter().any(|range| range.contains(outside.ip))
-                && (pool.port_first..=pool.port_last).contains(&outside.port)
-        });
-        if !in_pool {
-            return Err(format!("{outside} is in no pool"));
-        }
-        for (other, mapping) in &self.mappings {
-            let sure = self.mapping_life(*other) == Life::Yes;
-            if *other == key || !sure {
-                continue;
-            }
-            let Some(theirs) = mapping.outside else { continue };
-            if other.0 == key.0 && theirs == outside {
-                return Err(format!("RFC 4787 REQ-3: {outside} is {}'s already", other.1));
-            }
-            if self.policy.pooling == Pooling::Paired && other.1.ip == key.1.ip && theirs.ip != outside.ip {
-                return Err(format!("RFC 4787 REQ-2: paired with {} before", theirs.ip));
-            }
+        Ok(id)
+    }
+
+    /// Where a mapping is that was made unseen.
+    fn learn(&mut self, id: u32, outside: Endpoint) -> Result<(), String> {
+        let Some(mapping) = self.mappings.get(&id).cloned() else { return Ok(()) };
+        self.judge_endpoint(mapping.proto, mapping.inside, outside, Some(id))?;
+        if let Some(mapping) = self.mappings.get_mut(&id) {
+            mapping.outside = Some(outside);
         }
         Ok(())
     }
 
-    /// Limits refuse only those who reached them.
-    fn check_shortage(&self, key: Inside, reason: Reason) -> Result<(), String> {
-        let mine = || self.mappings.iter().filter(|(other, _)| other.1.ip == key.1.ip);
-        let may_live = |proto: Proto, session: &Session| self.life(proto, session) != Life::No;
-        let sessions: usize =
-            mine().map(|(k, m)| m.sessions.values().filter(|s| may_live(k.0, s)).count()).sum();
-        let limits = &self.policy.limits;
-        let enough = match reason {
-            Reason::NatPortLimit => mine().count() >= limits.ports_max as usize,
-            Reason::NatSessionLimit => sessions >= limits.sessions_max as usize,
-            _ => true,
-        };
-        if enough { Ok(()) } else { Err(format!("{reason}, but the limit is not reached")) }
-    }
-
-    /// The mapping at an outside endpoint.
-    fn behind(&self, proto: Proto, outside: Endpoint) -> Option<Inside> {
-        let mut found = self.mappings.iter().filter(|(key, m)| key.0 == proto && m.outside == Some(outside));
-        let best =
-            |life| found.clone().find(|(key, _)| self.mapping_life(**key) == life).map(|(key, _)| *key);
-        best(Life::Yes).or_else(|| found.next().map(|(key, _)| *key))
+    /// The mapping at an outside endpoint: one that surely lives before one that may.
+    fn behind(&self, proto: Proto, outside: Endpoint) -> Option<(u32, Life)> {
+        let lives = self.mapping_lives();
+        let at = self.mappings.iter().filter(|(_, m)| m.proto == proto && m.outside == Some(outside));
+        at.map(|(id, _)| (*id, lives.get(id).copied().unwrap_or(Life::No))).max_by_key(|(_, life)| *life)
     }
 
     /// A packet came to an outside endpoint; was what the engine made of it right?
@@ -297,145 +354,217 @@ impl Reference {
         bits: u8,
         shown: Shown,
     ) -> Result<(), String> {
-        self.tidy();
-        let key = self.behind(proto, outside);
-        let (mapping, session) =
-            key.map_or((Life::No, Life::No), |key| (self.mapping_life(key), self.session_life(key, remote)));
-        let syn = proto == Proto::Tcp && bits & (flag::SYN | flag::ACK | flag::RST) == flag::SYN;
+        let opens = opens_in(proto, bits);
+        if let Shown::Translated(inside) = shown {
+            return self.delivered(proto, remote, outside, bits, inside);
+        }
+        let behind = self.behind(proto, outside);
+        let flow = behind.and_then(|(id, _)| self.mappings.get(&id)).map(|m| (proto, m.inside, remote));
+        let session = flow.map_or(Life::No, |flow| self.session_life(&flow));
+        let own = flow.and_then(|flow| self.sessions.get(&flow)).map(|s| s.mapping);
+        let on_it = own.is_some() && own == behind.map(|(id, _)| id);
+        if session == Life::Yes && on_it {
+            return Err(format!("{shown:?} in spite of its session"));
+        }
+        let elsewhere = session != Life::No && !on_it;
+        let is_one_to_one = one_to_one_back(&self.policy, outside.ip).is_some();
+        let admitted = opens
+            && (is_one_to_one
+                || behind
+                    .is_some_and(|(id, life)| life == Life::Yes && self.admits(id, remote) == Life::Yes));
         match shown {
-            Shown::Translated(inside) => {
-                let key = (proto, inside);
-                let learns = self.mappings.get(&key).is_some_and(|m| m.outside.is_none());
-                if learns && let Some(mapping) = self.mappings.get_mut(&key) {
-                    mapping.outside = Some(outside);
-                }
-                if self.mappings.get(&key).and_then(|m| m.outside) != Some(outside) {
-                    return Err(format!("delivered to {inside}, whose outside endpoint is another"));
-                }
-                if self.session_life(key, remote) == Life::No && self.admits(key, remote) == Life::No {
-                    return Err("RFC 4787 REQ-8: the filter does not admit this sender".into());
-                }
-                if proto == Proto::Tcp && !syn && self.session_life(key, remote) == Life::No {
-                    return Err("a segment without SYN opened a session from outside".into());
-                }
-                self.keep(key, remote, bits, false);
-                Ok(())
+            Shown::Held if proto == Proto::Tcp && opens && !admitted => Ok(()),
+            Shown::Dropped(Reason::NatTcpNoSession) if proto == Proto::Tcp && !opens => Ok(()),
+            Shown::Dropped(Reason::NatFiltered) if elsewhere => Ok(()),
+            Shown::Dropped(Reason::NatNoMapping | Reason::NatFiltered) if !admitted => Ok(()),
+            Shown::Dropped(Reason::NatSynTableFull) if proto == Proto::Tcp && opens && !admitted => Ok(()),
+            Shown::Dropped(reason) if is_shortage(reason) && (behind.is_some() || is_one_to_one) => {
+                self.judge_shortage_in(flow, behind.map(|(id, _)| id), reason)
             }
-            _ if session == Life::Yes => Err(format!("{shown:?} in spite of its session")),
-            Shown::Held if syn => Ok(()),
-            Shown::Held => Err("only a SYN is held".into()),
-            Shown::Dropped(Reason::NatTcpNoSession) if proto == Proto::Tcp && !syn => Ok(()),
-            Shown::Dropped(Reason::NatNoMapping | Reason::NatFiltered | Reason::NatSynTableFull) => {
-                let admitted = key.is_some_and(|key| self.admits(key, remote) == Life::Yes);
-                if mapping == Life::Yes && admitted && (proto != Proto::Tcp || syn) {
-                    return Err(format!("{shown:?}, but the mapping lives and the filter admits the sender"));
-                }
-                Ok(())
-            }
-            Shown::Dropped(reason) if is_shortage(reason) && mapping != Life::No => Ok(()),
-            Shown::Dropped(reason) => Err(format!("dropped for {reason}")),
+            _ => Err(format!("{shown:?}, admitted {admitted}, opens {opens}, mapping {behind:?}")),
         }
     }
 
-    /// RFC 4787 REQ-8.
-    fn admits(&self, key: Inside, remote: Endpoint) -> Life {
-        let Some(mapping) = self.mappings.get(&key) else { return Life::No };
-        let filtering = self.policy.filtering.get(key.0.index()).copied().unwrap_or_default();
-        let lives = |same: &dyn Fn(&Endpoint) -> bool| {
-            let lives = mapping.sessions.iter().filter(|(r, _)| same(r)).map(|(_, s)| self.life(key.0, s));
-            lives.fold(Life::No, |best, life| match (best, life) {
-                (Life::Yes, _) | (_, Life::Yes) => Life::Yes,
-                (Life::Maybe, _) | (_, Life::Maybe) => Life::Maybe,
-                _ => Life::No,
-            })
+    /// A packet from outside reached this inside endpoint.
+    fn delivered(
+        &mut self,
+        proto: Proto,
+        remote: Endpoint,
+        outside: Endpoint,
+        bits: u8,
+        inside: Endpoint,
+    ) -> Result<(), String> {
+        let flow = (proto, inside, remote);
+        let session = self.session_life(&flow);
+        let at = self
+            .mappings
+            .iter()
+            .find(|(_, m)| (m.proto, m.inside, m.outside) == (proto, inside, Some(outside)));
+        let mut at = at.map(|(id, _)| *id);
+        if at.is_none()
+            && one_to_one_back(&self.policy, outside.ip) == Some(inside.ip)
+            && inside.port == outside.port
+        {
+            self.judge_new_session(&flow, None)?;
+            at = Some(self.add(proto, inside, Some(outside), Kind::OneToOne));
+        }
+        if at.is_none() {
+            // Perhaps one whose endpoint nobody saw.
+            let unseen =
+                self.mappings.iter().find(|(_, m)| (m.proto, m.inside, m.outside) == (proto, inside, None));
+            at = unseen.map(|(id, _)| *id);
+            if let Some(id) = at {
+                self.learn(id, outside)?;
+            }
+        }
+        let Some(id) = at else {
+            return Err(format!("delivered to {inside}, who is not behind {outside}"));
         };
-        match filtering {
-            Filtering::EndpointIndependent => lives(&|_| true),
-            Filtering::AddressDependent => lives(&|r| r.ip == remote.ip),
-            Filtering::AddressAndPortDependent => lives(&|r| *r == remote),
+        let own = self.sessions.get(&flow).map(|s| s.mapping).filter(|_| session != Life::No);
+        if own.is_some_and(|own| own != id) && session == Life::Yes {
+            return Err("delivered by one mapping though they talk by another".into());
+        }
+        if own != Some(id) {
+            let is_open = self.mappings.get(&id).is_some_and(|m| m.kind != Kind::Dynamic);
+            if !is_open && self.admits(id, remote) == Life::No {
+                return Err("RFC 4787 REQ-8: the filter does not admit this sender".into());
+            }
+            if !opens_in(proto, bits) {
+                return Err("a packet that may not open a session from outside did".into());
+            }
+            self.judge_new_session(&flow, Some(id))?;
+        }
+        self.keep(flow, id, bits, false);
+        Ok(())
+    }
+
+    /// RFC 4787 REQ-8.
+    fn admits(&self, id: u32, remote: Endpoint) -> Life {
+        let Some(mapping) = self.mappings.get(&id) else { return Life::No };
+        if mapping.kind != Kind::Dynamic {
+            return Life::Yes;
+        }
+        let best = |same: &dyn Fn(&Endpoint) -> bool| {
+            let on_it = self.sessions.iter().filter(|(flow, s)| s.mapping == id && same(&flow.2));
+            on_it.map(|(flow, s)| self.life_of(flow, s)).max().unwrap_or(Life::No)
+        };
+        match self.policy.filtering.get(mapping.proto.index()).copied().unwrap_or_default() {
+            Filtering::EndpointIndependent => best(&|_| true),
+            Filtering::AddressDependent => best(&|r| r.ip == remote.ip),
+            Filtering::AddressAndPortDependent => best(&|r| *r == remote),
         }
     }
 
     /// A packet made a session whose outside endpoint nobody saw (the far leg of a hairpin was dropped).
     pub fn out_unseen(&mut self, proto: Proto, inside: Endpoint, remote: Endpoint, bits: u8) {
-        self.tidy();
-        let key = (proto, inside);
-        // A mapping that may have ended may now be another.
-        let sure = self.mapping_life(key) == Life::Yes;
-        if let Some(mapping) = self.mappings.get_mut(&key).filter(|_| !sure) {
-            mapping.outside = None;
+        let flow = (proto, inside, remote);
+        if self.session_life(&flow) == Life::Yes {
+            let id = self.sessions.get(&flow).map(|s| s.mapping);
+            return self.keep(flow, id.unwrap_or_default(), bits, true);
         }
-        self.keep(key, remote, bits, true);
+        self.end_session(&flow, false);
+        let lives = self.mapping_lives();
+        let shared =
+            self.mappings.iter().find(|(_, m)| m.independent && (m.proto, m.inside) == (proto, inside));
+        let id = match shared.map(|(id, _)| *id) {
+            Some(id) if lives.get(&id) == Some(&Life::Yes) => id,
+            Some(id) => {
+                // A mapping that may have ended may now be another.
+                if let Some(mapping) = self.mappings.get_mut(&id).filter(|m| m.kind == Kind::Dynamic) {
+                    mapping.outside = None;
+                }
+                self.creations.entry(inside.ip).or_default().perhaps.push(self.now_s);
+                id
+            }
+            None => {
+                self.creations.entry(inside.ip).or_default().perhaps.push(self.now_s);
+                match one_to_one(&self.policy, inside.ip) {
+                    Some(ip) => {
+                        self.add(proto, inside, Some(Endpoint { ip, port: inside.port }), Kind::OneToOne)
+                    }
+                    None => self.add(proto, inside, None, Kind::Dynamic),
+                }
+            }
+        };
+        self.keep(flow, id, bits, true);
     }
 
     /// May there be a session of this flow?
     #[must_use]
     pub fn may_have(&self, proto: Proto, inside: Endpoint, remote: Endpoint) -> bool {
-        self.session_life((proto, inside), remote) != Life::No
+        self.session_life(&(proto, inside, remote)) != Life::No
+    }
+
+    /// Sessions that may be there: no more can.
+    #[must_use]
+    pub fn sessions_max(&self) -> usize {
+        self.sessions.len()
     }
 
     /// Sessions that surely live: (protocol, inside, outside, remote), in a fixed order.
     #[must_use]
     pub fn living(&self) -> Vec<(Proto, Endpoint, Endpoint, Endpoint)> {
         let mut all = vec![];
-        for ((proto, inside), mapping) in &self.mappings {
-            for (remote, session) in &mapping.sessions {
-                if let (Life::Yes, Some(outside)) = (self.life(*proto, session), mapping.outside) {
-                    all.push((*proto, *inside, outside, *remote));
-                }
+        for (flow, session) in &self.sessions {
+            let outside = self.mappings.get(&session.mapping).and_then(|m| m.outside);
+            if let (Life::Yes, Some(outside)) = (self.life_of(flow, session), outside) {
+                all.push((flow.0, flow.1, outside, flow.2));
             }
         }
-        all.sort();
         all
     }
 
-    /// A new policy is in force: what it does not cover has ended.
-    pub fn reload(&mut self, policy: Instance) {
-        self.tidy();
-        let anew = policy.assignment != self.policy.assignment;
-        let lives: Vec<(Inside, Endpoint, Life)> = self
-            .mappings
-            .iter()
-            .flat_map(|(key, m)| m.sessions.iter().map(|(remote, s)| (*key, *remote, self.life(key.0, s))))
-            .collect();
-        for (key, remote, life) in lives {
-            let Some(mapping) = self.mappings.get_mut(&key) else { continue };
-            match (life, mapping.sessions.get_mut(&remote)) {
-                (Life::No, _) => {
-                    mapping.sessions.remove(&remote);
-                }
-                (Life::Maybe, Some(session)) => session.in_doubt = true,
-                _ => {}
+    /// The endpoints that rules forward: (protocol, outside, inside).
+    #[must_use]
+    pub fn forwards(&self) -> Vec<(Proto, Endpoint, Endpoint)> {
+        let forwards = self.mappings.values().filter(|m| m.kind == Kind::Forward);
+        forwards.filter_map(|m| Some((m.proto, m.outside?, m.inside))).collect()
+    }
+
+    /// Is the outside address one of the instance's, for this protocol?
+    #[must_use]
+    pub fn serves(&self, proto: Proto, outside: Endpoint) -> bool {
+        let pools = self.policy.pools.iter().flat_map(|pool| &pool.ranges);
+        let dynamic = proto != Proto::Other && pools.into_iter().any(|range| range.contains(outside.ip));
+        let forwarded = policy::forwards(&self.policy).iter().any(|f| f.1.ip == outside.ip);
+        dynamic || forwarded || one_to_one_back(&self.policy, outside.ip).is_some()
+    }
+
+    /// Management deleted these: each that surely lived was there. `deleted` is how many the engine says there were.
+    ///
+    /// # Errors
+    /// When the number cannot be.
+    pub fn deleted(&mut self, flows: &[Flow], deleted: u64) -> Result<(), String> {
+        let count = |least: Life| flows.iter().filter(|flow| self.session_life(flow) >= least).count() as u64;
+        let (sure, possible) = (count(Life::Yes), count(Life::Maybe));
+        if !(sure..=possible).contains(&deleted) {
+            return Err(format!("{deleted} deleted, not {sure} to {possible}"));
+        }
+        for flow in flows {
+            self.end_session(flow, true);
+        }
+        Ok(())
+    }
+
+    /// Flows that may have a session and whose inside address is this.
+    #[must_use]
+    pub fn flows_of(&self, host: u32) -> Vec<Flow> {
+        self.sessions.keys().copied().filter(|flow| flow.1.ip == host).collect()
+    }
+
+    fn add_forwards(&mut self) {
+        for (proto, outside, inside) in policy::forwards(&self.policy) {
+            if !self
+                .mappings
+                .values()
+                .any(|m| m.kind == Kind::Forward && m.proto == proto && m.outside == Some(outside))
+            {
+                self.add(proto, inside, Some(outside), Kind::Forward);
             }
         }
-        self.policy = policy;
-        self.reloaded_s = self.now_s;
-        let pools = self.policy.pools.clone();
-        let in_pool = |ip: u32| pools.iter().any(|pool| pool.ranges.iter().any(|range| range.contains(ip)));
-        self.mappings.retain(|_, m| !anew && m.outside.is_none_or(|outside| in_pool(outside.ip)));
-        // An endpoint nobody saw may be anywhere: whether it went shows later.
-        for mapping in self.mappings.values_mut().filter(|m| m.outside.is_none()) {
-            mapping.sessions.values_mut().for_each(|session| session.in_doubt = true);
-        }
     }
-}
 
-/// Is it a reason that names a shortage (RFC 6888 REQ-11)?
-#[must_use]
-pub fn is_shortage(reason: Reason) -> bool {
-    matches!(
-        reason,
-        Reason::NatPoolExhausted
-            | Reason::NatPoolChanging
-            | Reason::NatPortsExhausted
-            | Reason::NatBlockLimit
-            | Reason::NatPortLimit
-            | Reason::NatSessionLimit
-            | Reason::NatMappingSessionLimit
-            | Reason::NatRateLimit
-            | Reason::NatSessionTableFull
-            | Reason::NatMappingTableFull
-            | Reason::NatSubscriberTableFull
-            | Reason::NatIndexFull
-    )
+    fn is_forwarded(&self, proto: Proto, outside: Endpoint) -> bool {
+        forward_at(&self.policy, proto, outside).is_some()
+    }
 }

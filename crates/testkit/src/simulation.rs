@@ -1,20 +1,30 @@
 //! Random scenarios over whole workers, the reference NAT beside them. A seed decides everything.
+//!
+//! One or two instances (in the second case with equal inside addresses in two routing instances), 1 to 16 workers,
+//! small tables; packets of subscribers and strangers, answers, hairpinned calls, ICMP errors both ways, fragments,
+//! garbage, deletions, reloads, time.
 
+mod behaviour;
+mod errors;
+mod pieces;
 mod world;
 
 use carrack_base::{Proto, Reason};
-use carrack_nat::policy::{Assignment, Filtering, Instance};
-use carrack_nat::row::Endpoint;
+use carrack_nat::policy::Instance;
+use carrack_nat::row::{Endpoint, Filter, SessionKey};
 use carrack_wire::PacketBuilder;
 use carrack_wire::tcp::flag;
 
 use crate::network::{Sent, mac_of};
 use crate::random::Random;
-use crate::reference::{Reference, Shown};
+use crate::reference::{Flow, Reference, Shown, is_shortage};
+use behaviour::{HOSTS, REMOTES, pool_of};
 use world::{INSIDE, OUTSIDE, World, endpoint_of};
 
 /// Steps of one scenario.
 pub const STEPS: usize = 400;
+/// GRE: a protocol without ports.
+const GRE: u8 = 47;
 
 /// What a scenario did, so that a test can see that it did anything.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -27,6 +37,34 @@ pub struct Summary {
     pub refused: u64,
     /// Packets of sessions answered from outside.
     pub answered: u64,
+    /// Calls between subscribers that got through.
+    pub hairpinned: u64,
+    /// ICMP errors that got through.
+    pub errors: u64,
+    /// Datagrams in pieces that got through.
+    pub pieces: u64,
+    /// Sessions that management deleted.
+    pub deleted: u64,
+    /// Reloads.
+    pub reloads: u64,
+    /// Sessions that reloads left standing.
+    pub survivors: u64,
+}
+
+impl Summary {
+    /// Adds what another scenario did.
+    pub fn add(&mut self, other: &Self) {
+        self.translated += other.translated;
+        self.shortages += other.shortages;
+        self.refused += other.refused;
+        self.answered += other.answered;
+        self.hairpinned += other.hairpinned;
+        self.errors += other.errors;
+        self.pieces += other.pieces;
+        self.deleted += other.deleted;
+        self.reloads += other.reloads;
+        self.survivors += other.survivors;
+    }
 }
 
 /// Plays the scenario of a seed. With `tells`, prints each step.
@@ -44,29 +82,41 @@ pub fn play(seed: u64, tells: bool) -> Summary {
 /// As [`play`].
 #[must_use]
 pub fn play_with(seed: u64, workers: Option<u8>, tells: bool) -> Summary {
+    let _told = Again(seed);
     let mut it = Simulation::new(seed, workers);
     it.tells = tells;
     for step in 0..STEPS {
         if let Err(error) = it.step() {
-            panic!(
-                "step {step}: {error}\nto see it again: CARRACK_SEED={seed} cargo test -p carrack-testkit --test simulation"
-            );
+            panic!("step {step}: {error}");
         }
         it.world.network.assert_balanced();
     }
     if let Err(error) = it.end() {
-        panic!(
-            "at the end: {error}\nto see it again: CARRACK_SEED={seed} cargo test -p carrack-testkit --test simulation"
-        );
+        panic!("at the end: {error}");
     }
     it.summary
+}
+
+/// Says how to see a failure again, wherever it came from.
+struct Again(u64);
+
+impl Drop for Again {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!(
+                "to see it again: CARRACK_SEED={} cargo test -p carrack-testkit --test simulation workers -- --nocapture",
+                self.0
+            );
+        }
+    }
 }
 
 struct Simulation {
     random: Random,
     world: World,
-    policy: Instance,
-    reference: Reference,
+    /// One an instance, in force or not.
+    references: Vec<Reference>,
+    two: bool,
     summary: Summary,
     tells: bool,
 }
@@ -74,52 +124,74 @@ struct Simulation {
 impl Simulation {
     fn new(seed: u64, workers: Option<u8>) -> Self {
         let mut random = Random::new(seed);
-        let mut policy = world::instance();
-        change_behaviour(&mut random, &mut policy);
-        policy.assignment = match random.below(3) {
-            0 => Assignment::Arbitrary,
-            1 => Assignment::Blocks { size: 16, per_subscriber_max: 4, idle_release_s: 100 },
-            _ => Assignment::Deterministic { ports_per_subscriber: 64 },
-        };
-        let chosen = 1 + random.below(3) as u8;
+        let two = random.one_in(2);
+        let policies: Vec<Instance> =
+            (0..1 + usize::from(two)).map(|side| behaviour::draw(&mut random, side, two)).collect();
+        let chosen = [1, 1, 2, 2, 3, 16][random.below(6)];
         let workers = workers.unwrap_or(chosen);
-        let world = World::new(&mut random, policy.clone(), workers);
-        let reference = Reference::new(policy.clone());
-        Self { random, world, policy, reference, summary: Summary::default(), tells: false }
+        let world = World::new(&mut random, policies.clone(), two, workers);
+        let now_s = world.network.now.s();
+        let references = policies.into_iter().map(|policy| Reference::new(policy, workers, now_s)).collect();
+        Self { random, world, references, two, summary: Summary::default(), tells: false }
     }
 
     fn step(&mut self) -> Result<(), String> {
-        self.reference.at(self.world.network.now.s());
-        match self.random.below(100) {
-            0..40 => self.outbound(),
-            40..65 => self.answer(),
-            65..73 => self.stranger(),
-            73..78 => self.hairpin(),
-            78..83 => self.error_from_outside(),
-            83..86 => self.in_pieces(),
-            86..90 => self.garbage(),
-            90..98 => self.pass_time(),
+        match self.random.below(200) {
+            0..74 => self.outbound(),
+            74..124 => self.answer(),
+            124..140 => self.stranger(),
+            140..150 => self.hairpin(),
+            150..157 => self.error_from_outside(),
+            157..162 => self.error_from_inside(),
+            162..166 => self.out_in_pieces(),
+            166..170 => self.in_in_pieces(),
+            170..176 => self.garbage(),
+            176..180 => self.delete(),
+            180..182 => self.clear(),
+            182..196 => self.pass_time(),
             _ => self.reload(),
         }
     }
 
     fn tell(&self, what: &str) {
         if self.tells {
-            println!("{} s: {what}", self.world.network.now.s());
+            let known: usize = self.references.iter().map(Reference::sessions_max).sum();
+            let (now_s, sessions) = (self.world.network.now.s(), self.world.sessions());
+            println!("{now_s} s, {sessions} sessions, {known} known: {what}");
         }
     }
 
+    /// An instance that is in force.
+    fn side(&mut self) -> usize {
+        let side = self.random.below(self.references.len());
+        if self.in_force(side) { side } else { 1 - side }
+    }
+
+    fn in_force(&self, side: usize) -> bool {
+        self.world.number_of(&self.references[side].policy().name).is_some()
+    }
+
     fn host(&mut self) -> u32 {
-        world::HOSTS + self.random.below(10) as u32
+        HOSTS + self.random.below(10) as u32
+    }
+
+    fn inside(&mut self, proto: Proto) -> Endpoint {
+        let port = 1_000 + self.random.below(30) as u16;
+        Endpoint { ip: self.host(), port: if proto == Proto::Other { 0 } else { port } }
     }
 
     fn proto(&mut self) -> Proto {
-        [Proto::Tcp, Proto::Udp, Proto::Udp, Proto::Icmp][self.random.below(4)]
+        let all = [Proto::Tcp, Proto::Tcp, Proto::Udp, Proto::Udp, Proto::Udp, Proto::Icmp, Proto::Icmp];
+        if self.random.one_in(15) { Proto::Other } else { all[self.random.below(7)] }
     }
 
     fn remote(&mut self, proto: Proto) -> Endpoint {
-        let port = if proto == Proto::Icmp { 0 } else { 50 + self.random.below(3) as u16 };
-        Endpoint { ip: world::REMOTES + self.random.below(4) as u32, port }
+        let port = match proto {
+            Proto::Icmp => 0,
+            Proto::Other => u16::from(GRE),
+            Proto::Tcp | Proto::Udp => 50 + self.random.below(3) as u16,
+        };
+        Endpoint { ip: REMOTES + self.random.below(4) as u32, port }
     }
 
     fn flags(&mut self) -> u8 {
@@ -127,22 +199,18 @@ impl Simulation {
         all[self.random.below(all.len())]
     }
 
-    fn packet(&self, proto: Proto, src: Endpoint, dst: Endpoint, flags: u8, port: u16) -> Vec<u8> {
-        let builder = PacketBuilder::new()
-            .ethernet(mac_of(src.ip), world::port_mac(port))
-            .ipv4(src.ip, dst.ip)
-            .payload(b"some words to carry");
-        match proto {
-            Proto::Tcp => builder.tcp(src.port, dst.port, flags),
-            Proto::Udp => builder.udp(src.port, dst.port),
-            Proto::Icmp if port == INSIDE => builder.echo_request(src.port, 1),
-            Proto::Icmp if flags == 0 => builder.echo_request(dst.port, 1),
-            Proto::Icmp | Proto::Other => builder.echo_reply(dst.port, 1),
-        }
-        .build()
+    /// A session that surely lives, and its instance.
+    fn living(
+        &mut self,
+        is: impl Fn(&(Proto, Endpoint, Endpoint, Endpoint)) -> bool,
+    ) -> Option<(usize, (Proto, Endpoint, Endpoint, Endpoint))> {
+        let side = self.side();
+        let mut living = self.references[side].living();
+        living.retain(is);
+        self.random.pick(&living).map(|found| (side, *found))
     }
 
-    /// One packet in; what the workers made of it.
+    /// One packet in by a worker of chance; what the workers made of it.
     fn send(&mut self, port: u16, frame: &[u8]) -> Result<(Option<Sent>, Vec<Reason>), String> {
         let worker = self.random.below(self.world.network.workers.len());
         let (sent, drops) = self.world.send(worker, port, frame);
@@ -152,63 +220,76 @@ impl Simulation {
             return Err(format!("{} packets left for one", passed.len()));
         }
         for reason in &drops {
-            self.summary.shortages += u64::from(crate::reference::is_shortage(*reason));
+            self.summary.shortages += u64::from(is_shortage(*reason));
             self.summary.refused += u64::from(matches!(reason, Reason::NatFiltered | Reason::NatNoMapping));
+            if !self.world.is_full(*reason) {
+                return Err(format!("{reason}, but no worker's is"));
+            }
         }
         self.summary.translated += u64::from(!passed.is_empty());
         Ok((passed.pop(), drops))
     }
 
     fn outbound(&mut self) -> Result<(), String> {
-        let proto = self.proto();
-        let inside = Endpoint { ip: self.host(), port: 1_000 + self.random.below(30) as u16 };
-        let (remote, flags) = (self.remote(proto), self.flags());
-        self.send_out(proto, inside, remote, flags)
+        let (side, proto) = (self.side(), self.proto());
+        let (inside, remote, flags) = (self.inside(proto), self.remote(proto), self.flags());
+        self.send_out(side, (proto, inside, remote), flags)
     }
 
-    fn send_out(
-        &mut self,
-        proto: Proto,
-        inside: Endpoint,
-        remote: Endpoint,
-        flags: u8,
-    ) -> Result<(), String> {
-        let frame = self.packet(proto, inside, remote, flags, INSIDE);
-        let (passed, drops) = self.send(INSIDE, &frame)?;
-        let shown = shown(passed.as_ref(), &drops, true)?;
-        self.tell(&format!("out {proto} {inside} > {remote} {flags:02x} {shown:?}"));
-        let told = self.reference.went_out(proto, inside, remote, flags, shown);
+    fn send_out(&mut self, side: usize, flow: Flow, flags: u8) -> Result<(), String> {
+        let (proto, inside, remote) = flow;
+        let frame = packet(proto, inside, remote, flags, INSIDE[side]);
+        let (passed, drops) = self.send(INSIDE[side], &frame)?;
+        let shown = match (passed, drops.as_slice()) {
+            (Some(sent), []) => match endpoint_of(&sent.frame).0 {
+                source if source.ip == inside.ip => Shown::Untouched,
+                source => Shown::Translated(source),
+            },
+            // Untouched, in a routing instance that does not lead there.
+            (None, [Reason::NoRoute]) if self.two => Shown::Untouched,
+            (None, [reason]) => Shown::Dropped(*reason),
+            (passed, drops) => return Err(format!("two fates or none: {passed:?} and {drops:?}")),
+        };
+        self.tell(&format!("side {side} out {proto} {inside} > {remote} {flags:02x} {shown:?}"));
+        let told = self.references[side].went_out(proto, inside, remote, flags, shown);
         told.map_err(|error| format!("{proto} {inside} to {remote}, flags {flags:02x}: {error}; {shown:?}"))
     }
 
     fn answer(&mut self) -> Result<(), String> {
         // Hairpinned flows have a step of their own: both legs decide there.
-        let mut living = self.reference.living();
-        living.retain(|(_, _, _, remote)| remote.ip & 0xffff_ff00 != world::POOL);
-        let Some((proto, inside, outside, remote)) = self.random.pick(&living).copied() else {
+        let Some((side, (proto, inside, outside, remote))) = self.living(|l| !is_ours(l.3.ip)) else {
             return self.outbound();
         };
-        let flags =
-            [flag::ACK, flag::SYN | flag::ACK, flag::FIN | flag::ACK, flag::RST][self.random.below(4)];
+        let flags = [flag::ACK, flag::SYN | flag::ACK, flag::FIN | flag::ACK, flag::RST, flag::SYN];
+        let flags = flags[self.random.below(flags.len())];
         if self.random.one_in(3) {
-            return self.send_out(proto, inside, remote, flags);
+            return self.send_out(side, (proto, inside, remote), flags);
         }
         self.summary.answered += 1;
-        self.send_in(proto, remote, outside, flags)
+        self.send_in(side, proto, remote, outside, flags)
     }
 
     fn send_in(
         &mut self,
+        side: usize,
         proto: Proto,
         remote: Endpoint,
         outside: Endpoint,
         flags: u8,
     ) -> Result<(), String> {
-        let frame = self.packet(proto, remote, outside, flags, OUTSIDE);
+        let frame = packet(proto, remote, outside, flags, OUTSIDE);
         let (passed, drops) = self.send(OUTSIDE, &frame)?;
-        let shown = shown(passed.as_ref(), &drops, false)?;
-        self.tell(&format!("in {proto} {remote} > {outside} {flags:02x} {shown:?}"));
-        let told = self.reference.came_in(proto, remote, outside, flags, shown);
+        let shown = match (passed, drops.as_slice()) {
+            (Some(sent), []) if sent.port.0 != INSIDE[side] => {
+                return Err(format!("{outside} of side {side} left by port {}", sent.port.0));
+            }
+            (Some(sent), []) => Shown::Translated(endpoint_of(&sent.frame).1),
+            (None, [reason]) => Shown::Dropped(*reason),
+            (None, []) => Shown::Held,
+            (passed, drops) => return Err(format!("two fates: {passed:?} and {drops:?}")),
+        };
+        self.tell(&format!("side {side} in {proto} {remote} > {outside} {flags:02x} {shown:?}"));
+        let told = self.references[side].came_in(proto, remote, outside, flags, shown);
         told.map_err(|error| {
             format!("{proto} {remote} into {outside}, flags {flags:02x}: {error}; {shown:?}")
         })
@@ -216,132 +297,77 @@ impl Simulation {
 
     /// Somebody unknown tries an outside endpoint, mostly one that is mapped.
     fn stranger(&mut self) -> Result<(), String> {
-        let living = self.reference.living();
-        let (proto, outside) = match self.random.pick(&living).copied() {
-            Some((proto, _, outside, _)) if !self.random.one_in(3) => (proto, outside),
-            _ => (self.proto(), Endpoint { ip: world::POOL, port: 2_000 + self.random.below(300) as u16 }),
+        let (side, proto) = (self.side(), self.proto());
+        let (living, forwards) = (self.references[side].living(), self.references[side].forwards());
+        let (proto, outside) = match self.random.below(6) {
+            0 => (proto, Endpoint { ip: pool_of(side), port: 2_000 + self.random.below(300) as u16 }),
+            1 => {
+                let port = if proto == Proto::Other { 0 } else { 1_000 + self.random.below(30) as u16 };
+                (proto, Endpoint { ip: pool_of(side) + 110 + self.random.below(2) as u32, port })
+            }
+            2 => match self.random.pick(&forwards) {
+                Some((proto, outside, _)) => (*proto, *outside),
+                None => return self.outbound(),
+            },
+            _ => match self.random.pick(&living) {
+                Some((proto, _, outside, _)) => (*proto, *outside),
+                None => return self.outbound(),
+            },
         };
+        if !self.references[side].serves(proto, outside) {
+            return Ok(());
+        }
         let remote = self.remote(proto);
         // For ICMP, flags of 0 make it a query, which may open; anything else an answer, which may not.
         let flags = if proto == Proto::Icmp { 0 } else { self.flags() };
-        self.send_in(proto, remote, outside, flags)
+        self.send_in(side, proto, remote, outside, flags)
     }
 
-    /// RFC 4787 REQ-9: one subscriber calls another by the outside endpoint.
+    /// RFC 4787 REQ-9: one subscriber calls another, perhaps of the other instance, by the outside endpoint.
     fn hairpin(&mut self) -> Result<(), String> {
-        let living: Vec<_> = self.reference.living().into_iter().filter(|l| l.0 == Proto::Udp).collect();
-        let Some((proto, callee, outside, _)) = self.random.pick(&living).copied() else { return Ok(()) };
-        let caller = Endpoint { ip: self.host(), port: 1_000 + self.random.below(30) as u16 };
-        let frame = self.packet(proto, caller, outside, 0, INSIDE);
+        let from = self.side();
+        let Some((to, (proto, callee, outside, _))) = self.living(|l| l.0 == Proto::Udp) else {
+            return Ok(());
+        };
+        let caller = self.inside(proto);
+        let frame = packet(proto, caller, outside, 0, INSIDE[from]);
         let before = self.world.sessions();
-        let (passed, drops) = self.send(INSIDE, &frame)?;
-        self.tell(&format!("hairpin {caller} > {outside} {drops:?}"));
+        let (passed, drops) = self.send(INSIDE[from], &frame)?;
+        self.tell(&format!("side {from} calls {to}: {caller} > {outside} {passed:?} {drops:?}"));
         match (passed, drops.as_slice()) {
             (Some(sent), []) => {
                 let (src, dst) = endpoint_of(&sent.frame);
-                if dst != callee {
+                if dst != callee || sent.port.0 != INSIDE[to] {
                     return Err(format!("a call to {outside} reached {dst}, not {callee}"));
                 }
-                self.reference.went_out(proto, caller, outside, 0, Shown::Translated(src))?;
-                self.reference.came_in(proto, src, outside, 0, Shown::Translated(dst))
+                self.summary.hairpinned += 1;
+                self.references[from].went_out(proto, caller, outside, 0, Shown::Translated(src))?;
+                self.references[to].came_in(proto, src, outside, 0, Shown::Translated(dst))
             }
-            // The caller's own leg failed, or the callee's limit refused it; then the first leg stands.
-            (None, [reason]) if crate::reference::is_shortage(*reason) => {
-                let went_out =
-                    self.world.sessions() > before || self.reference.may_have(proto, caller, outside);
-                if went_out {
-                    self.reference.out_unseen(proto, caller, outside, 0);
+            (None, [reason @ (Reason::NatHairpinDenied | Reason::NatSubscriberDenied)]) => {
+                let hairpinning = self.references[from].policy().hairpinning;
+                if *reason == Reason::NatHairpinDenied && hairpinning {
+                    return Err("a call refused though calls are allowed".into());
                 }
                 Ok(())
             }
-            (None, [Reason::NatFiltered]) => {
-                self.reference.out_unseen(proto, caller, outside, 0);
+            // The caller's own leg failed, or the callee's limit refused it; then the first leg stands.
+            (None, [reason]) if is_shortage(*reason) || *reason == Reason::NatFiltered => {
+                let went_out = *reason == Reason::NatFiltered
+                    || self.world.sessions() > before
+                    || self.references[from].may_have(proto, caller, outside);
+                if went_out {
+                    self.references[from].out_unseen(proto, caller, outside, 0);
+                }
                 Ok(())
             }
             (passed, drops) => Err(format!("a hairpinned call: {passed:?}, {drops:?}")),
         }
     }
 
-    /// RFC 5508 REQ-4: an error about a living session reaches its subscriber and changes nothing.
-    fn error_from_outside(&mut self) -> Result<(), String> {
-        let living = self.reference.living();
-        let Some((proto, inside, outside, remote)) = self.random.pick(&living).copied() else {
-            return Ok(());
-        };
-        if proto == Proto::Icmp {
-            return Ok(());
-        }
-        let about = self.packet(proto, outside, remote, flag::ACK, INSIDE);
-        let len = [28, 40, about.len() - 14][self.random.below(3)].min(about.len() - 14);
-        let router = world::REMOTES + 99;
-        let frame = PacketBuilder::new()
-            .ethernet(mac_of(router), world::port_mac(OUTSIDE))
-            .ipv4(router, outside.ip)
-            .icmp(3, [1, 2, 3, 13][self.random.below(4)], [0; 4])
-            .payload(&about[14..14 + len])
-            .build();
-        let (passed, drops) = self.send(OUTSIDE, &frame)?;
-        let to = passed.as_ref().map(|sent| endpoint_of(&sent.frame).1.ip);
-        if to == Some(inside.ip) {
-            Ok(())
-        } else {
-            Err(format!("an error about {inside}: {passed:?}, {drops:?}"))
-        }
-    }
-
-    /// RFC 4787 REQ-14: a datagram in pieces, in any order.
-    fn in_pieces(&mut self) -> Result<(), String> {
-        let inside = Endpoint { ip: self.host(), port: 1_000 + self.random.below(30) as u16 };
-        let remote = self.remote(Proto::Udp);
-        let payload = [0x5a; 600];
-        let whole = PacketBuilder::new()
-            .ipv4(inside.ip, remote.ip)
-            .udp(inside.port, remote.port)
-            .payload(&payload)
-            .build();
-        let id = self.random.bits() as u16;
-        let piece = |from: usize, to: usize, more: bool| {
-            PacketBuilder::new()
-                .ethernet(mac_of(inside.ip), world::port_mac(INSIDE))
-                .ipv4(inside.ip, remote.ip)
-                .protocol(17)
-                .identification(id)
-                .fragment(from as u16, more)
-                .payload(&whole[20 + from..20 + to])
-                .build()
-        };
-        let mut pieces = vec![piece(0, 200, true), piece(200, 400, true), piece(400, 608, false)];
-        let turn = self.random.below(3);
-        pieces.rotate_left(turn);
-        let mut sent = vec![];
-        let mut drops = vec![];
-        for frame in &pieces {
-            // Pieces may come in by different workers.
-            let worker = self.random.below(self.world.network.workers.len());
-            let (left, dropped) = self.world.send(worker, INSIDE, frame);
-            sent.extend(left.into_iter().filter(|s| !world::is_own_error(s)));
-            drops.extend(dropped);
-        }
-        self.tell(&format!("pieces {inside} > {remote} {drops:?}"));
-        if drops.is_empty() {
-            if sent.len() != 3 {
-                return Err(format!("{} of 3 pieces left", sent.len()));
-            }
-            let first =
-                sent.iter().find(|s| s.frame[14 + 6..14 + 8] == [0x20, 0]).ok_or("no first fragment left")?;
-            let outside = endpoint_of(&first.frame).0;
-            return self.reference.went_out(Proto::Udp, inside, remote, 0, Shown::Translated(outside));
-        }
-        let shortage = drops.iter().copied().find(|r| crate::reference::is_shortage(*r));
-        match shortage {
-            Some(reason) => self.reference.went_out(Proto::Udp, inside, remote, 0, Shown::Dropped(reason)),
-            None => Err(format!("pieces dropped for {drops:?}")),
-        }
-    }
-
     /// Octets that are no packet: dropped and counted, whatever they are.
     fn garbage(&mut self) -> Result<(), String> {
-        let port = [INSIDE, OUTSIDE][self.random.below(2)];
+        let port = [INSIDE[0], OUTSIDE][self.random.below(2)];
         let mut frame: Vec<u8> = (0..self.random.below(120)).map(|_| self.random.bits() as u8).collect();
         if frame.len() >= 14 && !self.random.one_in(3) {
             frame[..6].copy_from_slice(&world::port_mac(port).0);
@@ -358,55 +384,107 @@ impl Simulation {
         if sent.is_empty() && drops.len() == 1 { Ok(()) } else { Err(format!("garbage: {sent:?} {drops:?}")) }
     }
 
+    /// Management deletes sessions by name, most of which are there (RFC 6888 REQ-10).
+    fn delete(&mut self) -> Result<(), String> {
+        let (side, host) = (self.side(), self.host());
+        let mut flows = self.references[side].flows_of(host);
+        flows.truncate(1 + self.random.below(6));
+        flows.push((Proto::Udp, Endpoint { ip: host, port: 999 }, Endpoint { ip: REMOTES, port: 999 }));
+        let Some(instance) = self.world.number_of(&self.references[side].policy().name) else {
+            return Ok(());
+        };
+        let keys: Vec<SessionKey> = flows
+            .iter()
+            .map(|(proto, inside, remote)| SessionKey {
+                instance,
+                proto: *proto,
+                inside: *inside,
+                remote: *remote,
+            })
+            .collect();
+        let deleted = self.world.network.delete(&keys);
+        self.tell(&format!("side {side} delete {flows:?}: {deleted}"));
+        self.summary.deleted += deleted;
+        self.references[side].deleted(&flows, deleted)?;
+        self.world.check(&self.references)
+    }
+
+    /// Management clears what a filter says.
+    fn clear(&mut self) -> Result<(), String> {
+        let (side, host) = (self.side(), self.host());
+        let instance = self.world.number_of(&self.references[side].policy().name);
+        let inside = Some(carrack_base::Prefix4::of(host, 32));
+        let rows = self.world.network.clear(Filter { instance, inside, ..Filter::default() });
+        self.tell(&format!("side {side} clear {host:x}: {}", rows.len()));
+        let flows = self.references[side].flows_of(host);
+        if let Some(row) = rows.iter().find(|r| !flows.contains(&(r.proto, r.inside, r.remote))) {
+            return Err(format!("{row:?} was deleted, of which nobody knows"));
+        }
+        self.references[side].deleted(&flows, rows.len() as u64)?;
+        self.world.check(&self.references)
+    }
+
     fn pass_time(&mut self) -> Result<(), String> {
         let seconds = [1, 2, 7, 20, 65, 130, 320][self.random.below(7)];
         self.tell(&format!("wait {seconds}"));
         self.world.wait(seconds);
-        self.reference.at(self.world.network.now.s());
-        self.world.check(&self.reference)
+        self.references.iter_mut().for_each(|reference| reference.at(self.world.network.now.s()));
+        self.world.check(&self.references)
     }
 
+    /// A reload may change one instance's behaviour, the order of instances, or take one out of force.
     fn reload(&mut self) -> Result<(), String> {
-        let before = self.policy.clone();
-        change_behaviour(&mut self.random, &mut self.policy);
-        self.policy.assignment = before.assignment;
-        // Deterministic shares move with the pool; the others only lose what leaves it.
-        if matches!(before.assignment, Assignment::Deterministic { .. }) {
-            self.policy.pools = before.pools;
+        let mut policies: Vec<Instance> = self.references.iter().map(|r| r.policy().clone()).collect();
+        let side = self.random.below(policies.len());
+        behaviour::change(&mut self.random, side, &mut policies[side]);
+        for (reference, policy) in self.references.iter_mut().zip(&policies) {
+            if *reference.policy() != *policy {
+                reference.reload(policy.clone());
+            }
         }
-        self.tell(&format!("reload {:?}", self.policy));
-        self.world.reload(self.policy.clone());
-        self.reference.reload(self.policy.clone());
-        self.world.check(&self.reference)
+        let gone = (self.two && self.random.one_in(5)).then(|| self.random.below(2));
+        self.references.iter_mut().for_each(Reference::resume);
+        if let Some(gone) = gone {
+            self.references[gone].cease();
+            policies.remove(gone);
+        } else if self.random.one_in(3) {
+            policies.reverse();
+        }
+        self.tell(&format!("reload, without {gone:?}: {policies:#?}"));
+        self.world.reload(policies);
+        self.summary.reloads += 1;
+        self.summary.survivors += self.references.iter().map(|r| r.living().len() as u64).sum::<u64>();
+        self.world.check(&self.references)
     }
 
     /// After all timeouts nothing is used.
     fn end(&mut self) -> Result<(), String> {
+        let mut policies: Vec<Instance> = self.references.iter().map(|r| r.policy().clone()).collect();
+        // A forward rule's mapping would stay.
+        policies.iter_mut().for_each(|policy| policy.statics.clear());
+        self.world.reload(policies);
         self.world.wait(1_200);
         self.world.assert_empty()
     }
 }
 
-/// Everything that a reload may change: filters, limits, timeouts, pools.
-fn change_behaviour(random: &mut Random, policy: &mut Instance) {
-    let all =
-        [Filtering::EndpointIndependent, Filtering::AddressDependent, Filtering::AddressAndPortDependent];
-    policy.filtering = [0; 3].map(|_| all[random.below(3)]);
-    policy.limits.ports_max = [0, 0, 12][random.below(3)];
-    policy.limits.sessions_max = [0, 0, 20][random.below(3)];
-    policy.timeouts.udp_s = [120, 300][random.below(2)];
-    policy.pools[0].ranges = world::ranges(random.below(3));
+/// Is it an address of any instance's pool or rules?
+fn is_ours(ip: u32) -> bool {
+    ip & 0xffff_ff00 == pool_of(0)
 }
 
-/// What one packet's fate says.
-fn shown(passed: Option<&Sent>, drops: &[Reason], outward: bool) -> Result<Shown, String> {
-    match (passed, drops) {
-        (Some(sent), []) => {
-            let (src, dst) = endpoint_of(&sent.frame);
-            Ok(Shown::Translated(if outward { src } else { dst }))
-        }
-        (None, [reason]) => Ok(Shown::Dropped(*reason)),
-        (None, []) => Ok(Shown::Held),
-        (passed, drops) => Err(format!("two fates: {passed:?} and {drops:?}")),
+fn packet(proto: Proto, src: Endpoint, dst: Endpoint, flags: u8, port: u16) -> Vec<u8> {
+    let builder = PacketBuilder::new()
+        .ethernet(mac_of(src.ip), world::port_mac(port))
+        .ipv4(src.ip, dst.ip)
+        .payload(b"some words to carry");
+    match proto {
+        Proto::Tcp => builder.tcp(src.port, dst.port, flags),
+        Proto::Udp => builder.udp(src.port, dst.port),
+        Proto::Icmp if port != OUTSIDE => builder.echo_request(src.port, 1),
+        Proto::Icmp if flags == 0 => builder.echo_request(dst.port, 1),
+        Proto::Icmp => builder.echo_reply(dst.port, 1),
+        Proto::Other => builder.protocol(GRE),
     }
+    .build()
 }

@@ -13,13 +13,6 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
 }
 
-fn add(total: &mut Summary, one: Summary) {
-    total.translated += one.translated;
-    total.shortages += one.shortages;
-    total.refused += one.refused;
-    total.answered += one.answered;
-}
-
 #[test]
 fn workers_and_reference_agree() {
     if let Some(seed) = number("CARRACK_SEED") {
@@ -28,11 +21,13 @@ fn workers_and_reference_agree() {
     }
     let mut total = Summary::default();
     for seed in 0..number("CARRACK_SIMULATIONS").unwrap_or(SEEDS) {
-        add(&mut total, play(seed, false));
+        total.add(&play(seed, false));
     }
     // A simulation in which nothing happens proves nothing.
     assert!(total.translated > 5_000 && total.answered > 1_000, "{total:?}");
     assert!(total.shortages > 100 && total.refused > 100, "{total:?}");
+    assert!(total.hairpinned > 50 && total.errors > 100 && total.pieces > 100, "{total:?}");
+    assert!(total.reloads > 50 && total.survivors > 1_000 && total.deleted > 100, "{total:?}");
 }
 
 #[test]
@@ -53,7 +48,7 @@ fn seed_decides_everything() {
 fn sixteen_workers_and_reference_agree() {
     let mut total = Summary::default();
     for seed in 0..number("CARRACK_SIMULATIONS").map_or(12, |n| n / 5) {
-        add(&mut total, play_with(seed, Some(16), false));
+        total.add(&play_with(seed, Some(16), false));
     }
     assert!(total.translated > 500 && total.answered > 100, "{total:?}");
 }

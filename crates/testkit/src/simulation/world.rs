@@ -1,12 +1,13 @@
-//! The network of the simulation: one inside port, one outside port, small tables.
+//! The network of the simulation: one or two inside ports with equal addresses behind them, one outside port, small
+//! tables.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use carrack_base::counters::Accounts;
-use carrack_base::{IfIndex, InstanceId, PoolId, PortId, Prefix4, Proto, REASONS, Range4, Reason, VrfId};
+use carrack_base::{IfIndex, InstanceId, PortId, Prefix4, Proto, REASONS, Reason, VrfId};
 use carrack_nat::Cursor;
-use carrack_nat::policy::{Assignment, Capacity, Instance, NatPolicy, Pool, Timeouts};
+use carrack_nat::policy::{Capacity, Instance, NatPolicy};
 use carrack_nat::row::{Endpoint, Filter};
 use carrack_pipeline::snapshot::{
     Interface, NextHop, Policer, Policers, Port, Route, Side, Snapshot, Vlan, WorkerSizes,
@@ -18,14 +19,9 @@ use crate::network::{Network, Sent};
 use crate::random::Random;
 use crate::reference::Reference;
 
-pub(super) const INSIDE: u16 = 0;
+/// The inside ports, by side.
+pub(super) const INSIDE: [u16; 2] = [0, 2];
 pub(super) const OUTSIDE: u16 = 1;
-/// 10.0.0.10.
-pub(super) const HOSTS: u32 = 0x0a00_000a;
-/// 198.51.100.10.
-pub(super) const REMOTES: u32 = 0xc633_640a;
-/// 203.0.113.0.
-pub(super) const POOL: u32 = 0xcb00_7100;
 const ROUTER_IN: u32 = 0x0a00_0001;
 const ROUTER_OUT: u32 = 0xc633_6401;
 
@@ -33,57 +29,14 @@ pub(super) fn port_mac(port: u16) -> MacAddr {
     MacAddr([2, 0, 0, 0, 0, 0x10 + port as u8])
 }
 
-/// Pool addresses; the first range is always there.
-pub(super) fn ranges(which: usize) -> Vec<Range4> {
-    let range = |from, to| Range4 { first: POOL + from, last: POOL + to };
-    match which {
-        0 => vec![range(0, 3)],
-        1 => vec![range(0, 1), range(6, 7)],
-        _ => vec![range(0, 3), range(8, 11)],
-    }
-}
-
-pub(super) fn instance() -> Instance {
-    Instance {
-        id: InstanceId(0),
-        name: "simulated".into(),
-        inside_vrf: VrfId(0),
-        outside_vrf: VrfId(0),
-        subscribers: vec![Prefix4::of(HOSTS & 0xffff_ffe0, 27)],
-        exempt: vec![],
-        pools: vec![Pool {
-            id: PoolId(0),
-            name: "pool".into(),
-            ranges: ranges(0),
-            port_first: 2_000,
-            port_last: 2_255,
-        }],
-        assignment: Assignment::Arbitrary,
-        pooling: Default::default(),
-        mapping: Default::default(),
-        filtering: Default::default(),
-        parity: false,
-        contiguity: false,
-        hairpinning: true,
-        inbound_refresh: [true; 3],
-        tcp_loose: false,
-        port_hold_s: 120,
-        limits: Default::default(),
-        timeouts: Timeouts { tcp_established_s: 600, ..Timeouts::default() },
-        exhausted_icmp: Default::default(),
-        pool_threshold_percent: 80,
-        statics: vec![],
-    }
-}
-
-fn interface(id: u16, side: Side, own: u32) -> Interface {
+fn interface(id: u16, vrf: u16, side: Side, own: u32) -> Interface {
     Interface {
         id: IfIndex(id),
         name: format!("port{id}"),
         port: PortId(id),
         vlan: Vlan::None,
         mac: port_mac(id),
-        vrf: VrfId(0),
+        vrf: VrfId(vrf),
         side,
         up: true,
         mtu: 1_500,
@@ -92,31 +45,38 @@ fn interface(id: u16, side: Side, own: u32) -> Interface {
     }
 }
 
-fn snapshot(policy: Instance) -> Snapshot {
-    let interfaces =
-        [interface(INSIDE, Side::Inside, ROUTER_IN), interface(OUTSIDE, Side::Outside, ROUTER_OUT)];
+/// The network with these instances in force. `two` says that there are two inside routing instances.
+fn snapshot(mut instances: Vec<Instance>, two: bool) -> Snapshot {
+    for (at, instance) in instances.iter_mut().enumerate() {
+        instance.id = InstanceId(at as u16);
+    }
+    let inside = |side: usize, vrf| interface(INSIDE[side], vrf, Side::Inside, ROUTER_IN);
+    let interfaces = if two {
+        vec![inside(0, 1), interface(OUTSIDE, 0, Side::Outside, ROUTER_OUT), inside(1, 2)]
+    } else {
+        vec![inside(0, 0), interface(OUTSIDE, 0, Side::Outside, ROUTER_OUT)]
+    };
     let gateway = NextHop::Gateway(IfIndex(OUTSIDE), ROUTER_OUT + 253);
     let mut routes = vec![Route { vrf: VrfId(0), prefix: Prefix4::DEFAULT, next_hop: gateway }];
     for interface in &interfaces {
         for (own, subnet) in &interface.addresses {
-            let route = |prefix, next_hop| Route { vrf: VrfId(0), prefix, next_hop };
+            let route = |prefix, next_hop| Route { vrf: interface.vrf, prefix, next_hop };
             routes.push(route(*subnet, NextHop::Connected(interface.id)));
             routes.push(route(Prefix4::of(*own, 32), NextHop::Local(interface.id)));
         }
     }
     let policers =
         Policers { icmp_errors: Policer { rate_pps: 100_000, burst: 10_000 }, ..Policers::default() };
+    let ports = interfaces.iter().map(|i| Port { id: i.port, name: i.name.clone(), mac: i.mac });
     Snapshot {
         generation: 1,
-        ports: [INSIDE, OUTSIDE]
-            .map(|id| Port { id: PortId(id), name: format!("port{id}"), mac: port_mac(id) })
-            .into(),
+        ports: ports.collect(),
         interfaces: interfaces.into_iter().map(Some).collect(),
-        vrfs: vec!["default".into()],
+        vrfs: ["default", "red", "blue"].map(String::from).into(),
         routes,
         policers,
         fragment_timeout_ms: 2_000,
-        nat: Arc::new(NatPolicy { instances: vec![policy] }),
+        nat: Arc::new(NatPolicy { instances }),
     }
 }
 
@@ -141,14 +101,14 @@ pub(super) fn is_own_error(sent: &Sent) -> bool {
 
 pub(super) struct World {
     pub(super) network: Network,
+    two: bool,
     before: Accounts,
 }
 
 impl World {
-    pub(super) fn new(random: &mut Random, policy: Instance, workers: u8) -> Self {
-        let sessions = [64, 512, 2_048][random.below(3)];
+    pub(super) fn new(random: &mut Random, policies: Vec<Instance>, two: bool, workers: u8) -> Self {
         let nat = Capacity {
-            sessions,
+            sessions: [64, 512, 2_048][random.below(3)],
             mappings: [48, 2_048][random.below(2)],
             subscribers: [8, 64][random.below(2)],
             fragments: 64,
@@ -157,9 +117,9 @@ impl World {
         };
         let sizes = WorkerSizes { nat, neighbours: 64, held_for_neighbour: 32 };
         let seed = [0; 4].map(|_| random.bits());
-        let mut network = Network::new(snapshot(policy), sizes, workers, seed);
+        let mut network = Network::new(snapshot(policies, two), sizes, workers, seed);
         let before = network.totals();
-        Self { network, before }
+        Self { network, two, before }
     }
 
     /// One frame into a worker: what left, and what was dropped for which reasons.
@@ -196,17 +156,38 @@ impl World {
         self.new_drops();
     }
 
-    pub(super) fn reload(&mut self, policy: Instance) {
-        self.network.reconfigure(snapshot(policy));
+    pub(super) fn reload(&mut self, policies: Vec<Instance>) {
+        self.network.reconfigure(snapshot(policies, self.two));
         self.new_drops();
     }
 
-    /// RFC 4787 REQ-3 over all workers, and what the reference is sure of is there.
-    pub(super) fn check(&mut self, reference: &Reference) -> Result<(), String> {
+    /// The number that an instance has now; `None` when it is not in force.
+    pub(super) fn number_of(&self, name: &str) -> Option<InstanceId> {
+        let instances = &self.network.snapshot.nat.instances;
+        instances.iter().find(|instance| instance.name == name).map(|instance| instance.id)
+    }
+
+    /// Is a table of any worker full that this reason speaks of?
+    pub(super) fn is_full(&self, reason: Reason) -> bool {
+        let table = match reason {
+            Reason::NatSessionTableFull => "sessions",
+            Reason::NatMappingTableFull => "mappings",
+            Reason::NatSubscriberTableFull => "subscribers",
+            _ => return true,
+        };
+        let mut rows = self.network.workers.iter().flat_map(|worker| worker.nat().memory());
+        rows.any(|row| row.table == table && row.used == row.total)
+    }
+
+    /// RFC 4787 REQ-3 over all workers, and what the reference is sure of is there, and no more than it knows of.
+    pub(super) fn check(&mut self, references: &[Reference]) -> Result<(), String> {
         let mut outside: HashMap<(Proto, Endpoint), (Endpoint, u32)> = HashMap::new();
+        let mut dynamic = 0;
         for worker in &self.network.workers {
             let mut twice = None;
             worker.nat().walk_mappings(&mut Cursor(0), usize::MAX, &Filter::default(), |row| {
+                dynamic += u64::from(!row.is_static);
+                // Protocols without ports are told apart by their remotes.
                 if outside.insert((row.proto, row.outside), (row.inside, row.sessions)).is_some() {
                     twice = Some(row);
                 }
@@ -216,23 +197,32 @@ impl World {
                 return Err(format!("two mappings at one outside endpoint: {row:?}"));
             }
         }
-        let mut living: HashMap<(Proto, Endpoint), Vec<Endpoint>> = HashMap::new();
-        for (proto, inside, at, remote) in reference.living() {
-            living.entry((proto, at)).or_default().push(remote);
-            if outside.get(&(proto, at)).is_none_or(|(there, _)| *there != inside) {
-                return Err(format!("{proto} {inside} has lost its mapping at {at}"));
-            }
+        self.check_ports(dynamic, references)?;
+        let possible: usize = references.iter().map(Reference::sessions_max).sum();
+        if self.sessions() > possible {
+            // It has failed already: what was there may go.
+            let mut rows = self.network.clear(Filter::default());
+            rows.retain(|r| !references.iter().any(|known| known.may_have(r.proto, r.inside, r.remote)));
+            return Err(format!("more sessions than the {possible} that may be: {rows:?}"));
         }
-        for (at, remotes) in living {
-            let sessions = outside.get(&at).map_or(0, |(_, sessions)| *sessions);
-            if (sessions as usize) < remotes.len() {
-                return Err(format!(
-                    "{} {} has {sessions} sessions, but these live: {remotes:?}",
-                    at.0, at.1
-                ));
-            }
+        references.iter().try_for_each(|reference| check_living(reference, &outside))
+    }
+
+    /// Every port in use is a mapping's or a forward rule's.
+    fn check_ports(&self, dynamic: u64, references: &[Reference]) -> Result<(), String> {
+        let mut used = 0;
+        for worker in &self.network.workers {
+            worker.nat().walk_pools(&mut Cursor(0), usize::MAX, |row| {
+                used += row.ports_used.iter().map(|n| u64::from(*n)).sum::<u64>();
+                true
+            });
         }
-        Ok(())
+        let forwarded: u64 = references.iter().map(|r| r.forwards().len() as u64).sum();
+        if (dynamic..=dynamic + forwarded).contains(&used) {
+            Ok(())
+        } else {
+            Err(format!("{used} ports in use by {dynamic} mappings and {forwarded} forwarded endpoints"))
+        }
     }
 
     pub(super) fn assert_empty(&mut self) -> Result<(), String> {
@@ -249,4 +239,30 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// Mappings and sessions that surely live are there.
+fn check_living(
+    reference: &Reference,
+    outside: &HashMap<(Proto, Endpoint), (Endpoint, u32)>,
+) -> Result<(), String> {
+    for (proto, at, inside) in reference.forwards() {
+        if outside.get(&(proto, at)).is_none_or(|(there, _)| *there != inside) {
+            return Err(format!("{proto} {at} is not forwarded to {inside}"));
+        }
+    }
+    let mut living: HashMap<(Proto, Endpoint), Vec<Endpoint>> = HashMap::new();
+    for (proto, inside, at, remote) in reference.living() {
+        living.entry((proto, at)).or_default().push(remote);
+        if outside.get(&(proto, at)).is_none_or(|(there, _)| *there != inside) {
+            return Err(format!("{proto} {inside} has lost its mapping at {at}"));
+        }
+    }
+    for (at, remotes) in living {
+        let sessions = outside.get(&at).map_or(0, |(_, sessions)| *sessions);
+        if (sessions as usize) < remotes.len() {
+            return Err(format!("{} {} has {sessions} sessions, but these live: {remotes:?}", at.0, at.1));
+        }
+    }
+    Ok(())
 }
