@@ -125,6 +125,8 @@ pub struct Nat {
     pub(crate) due: Vec<u32>,
     /// Packets of this burst that will probably need a session.
     expected: Vec<Expected>,
+    /// Did a forward rule find the mapping table full?
+    pub(crate) forwards_missing: bool,
 }
 
 impl Nat {
@@ -161,6 +163,7 @@ impl Nat {
             // A sweep is rounded up to whole groups of 64 lines.
             due: vec![0; ENDS_MAX],
             expected: Vec::with_capacity(carrack_base::BURST_PACKETS_MAX),
+            forwards_missing: false,
         };
         this.configure(policy, now)?;
         Ok(this)

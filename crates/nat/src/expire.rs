@@ -139,6 +139,7 @@ impl Nat {
     }
 
     fn each_second(&mut self) {
+        self.retry_forwards();
         for at in 0..self.states.len() {
             self.watch_threshold(at);
             self.report_refusals(at);

@@ -251,6 +251,7 @@ impl Nat {
 
     /// Makes the mappings of forward rules, each on the worker that owns its inside address.
     fn add_forwards(&mut self, now_s: u32) {
+        self.forwards_missing = false;
         let policy = self.policy.clone();
         for instance in &policy.instances {
             let mut ports = Vec::new();
@@ -313,7 +314,28 @@ impl Nat {
         if self.tables.find_mapping(local, vrf, proto, Direction::In).is_none()
             && let Err(reason) = self.tables.add_mapping(line)
         {
+            self.forwards_missing = true;
             self.note_refusal(instance.id.index(), line.inside_ip, reason);
+        }
+    }
+
+    /// Forward rules that found the mapping table full are tried again each second, until all have their mapping.
+    pub(crate) fn retry_forwards(&mut self) {
+        if !std::mem::take(&mut self.forwards_missing) {
+            return;
+        }
+        let policy = self.policy.clone();
+        for instance in &policy.instances {
+            for rule in &instance.statics {
+                let StaticRule::Forward { proto, outside, outside_port, count, inside, inside_port } = *rule
+                else {
+                    continue;
+                };
+                for step in 0..count {
+                    let at = (outside, outside_port.wrapping_add(step));
+                    self.add_forward(instance, proto, at, (inside, inside_port.wrapping_add(step)));
+                }
+            }
         }
     }
 

@@ -247,6 +247,21 @@ fn new_exemption_ends_its_sessions() {
     assert_eq!(w.out(&frames::udp(e("10.0.0.1:1"), e("198.51.100.1:1"))), Outcome::Untouched);
 }
 
+/// A forward rule that finds the mapping table full has its mapping as soon as there is room.
+#[test]
+fn a_forward_rule_waits_for_room_in_a_full_table() {
+    let capacity = carrack_nat::policy::Capacity { mappings: 64, ..SMALL };
+    let mut w = World::new(vec![instance()], 1, capacity);
+    for port in 1..=64 {
+        w.udp_out(&format!("10.0.0.1:{port}"), "198.51.100.1:1").unwrap();
+    }
+    let ruled = instance_with(|i| i.statics = vec![forward(Proto::Udp, "192.0.2.9:53", "10.0.0.2:53")]);
+    assert_eq!(w.configure(vec![ruled]), 0);
+    assert_eq!(w.udp_in("198.51.100.2:2", e("192.0.2.9:53")), Err(Reason::NatNoMapping));
+    w.wait(310);
+    assert_eq!(w.udp_in("198.51.100.2:2", e("192.0.2.9:53")), Ok(e("10.0.0.2:53")));
+}
+
 /// What an exempt address opened by a mapping goes on when a reload changes something else.
 #[test]
 fn sessions_that_an_exempt_address_opened_survive_a_reload() {

@@ -15,20 +15,30 @@ use crate::snapshot::Side;
 use crate::stats::Stage;
 use crate::worker::Worker;
 
-/// Would an untranslated packet leave by an outside interface, seen from its own routing instance first?
+/// Would an untranslated packet leave by an outside interface, seen from its own routing instance first? Where nothing
+/// leads it would not: it goes on untouched to its drop, and takes no session for that.
 pub(crate) fn leaves(plan: &Plan, here: VrfId, outside: VrfId, destination: u32) -> bool {
-    if here != outside {
-        match plan.route(here, destination) {
-            Some(Hop::Local) => return false,
-            Some(Hop::Neighbour { interface, .. })
-                if plan.line(interface).is_some_and(|line| line.side != Side::Outside) =>
-            {
-                return false;
-            }
-            _ => {}
+    let from_outside = plan.route(outside, destination);
+    if here == outside {
+        // Where there is no way outside at all, what has no route would have gone there: a host that nobody serves is
+        // told so rather than that there is no route.
+        let nowhere = !matches!(from_outside, Some(Hop::Neighbour { .. } | Hop::Local));
+        return plan.leaves_by(from_outside) || (nowhere && !plan.has_outside(here));
+    }
+    match plan.route(here, destination) {
+        Some(Hop::Local) => false,
+        Some(Hop::Neighbour { interface, .. }) => {
+            // Untouched it would leave by that interface, whatever the outside routing instance says.
+            let is_outside = plan.line(interface).is_none_or(|line| line.side == Side::Outside);
+            is_outside
+                && !matches!(from_outside, Some(Hop::Local))
+                && (plan.leaves_by(from_outside) || !matches!(from_outside, Some(Hop::Neighbour { .. })))
+        }
+        // Only the outside routing instance knows why it drops: the packet is translated to be told.
+        Some(Hop::Drop(_)) | None => {
+            plan.leaves_by(from_outside) || matches!(from_outside, Some(Hop::Drop(_)))
         }
     }
-    plan.leaves_outside(outside, destination)
 }
 
 impl Worker {

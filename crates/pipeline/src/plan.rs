@@ -290,17 +290,17 @@ impl Plan {
         }
     }
 
-    /// Would a packet to that address leave by an outside interface?
+    /// Does this hop leave by an outside interface?
     #[must_use]
-    pub fn leaves_outside(&self, vrf: VrfId, destination: u32) -> bool {
-        match self.route(vrf, destination) {
-            Some(Hop::Neighbour { interface, .. }) => {
-                self.line(interface).is_some_and(|line| line.side == Side::Outside)
-            }
-            // Where no route leads is outside: the sender learns it by the routing stage's error.
-            Some(Hop::Drop(_)) | None => true,
-            Some(Hop::Local) => false,
-        }
+    pub fn leaves_by(&self, hop: Option<Hop>) -> bool {
+        let Some(Hop::Neighbour { interface, .. }) = hop else { return false };
+        self.line(interface).is_some_and(|line| line.side == Side::Outside)
+    }
+
+    /// Has the routing instance an outside interface? A walk over all interfaces: not for every packet.
+    #[must_use]
+    pub fn has_outside(&self, vrf: VrfId) -> bool {
+        self.lines.iter().flatten().any(|line| line.vrf == vrf && line.side == Side::Outside)
     }
 
     /// Bytes of the route tables.

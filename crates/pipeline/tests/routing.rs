@@ -26,7 +26,7 @@ fn no_route_tells_the_sender_net_unreachable() {
     assert_eq!(sent[0].quoted(), &frame[14..]);
 }
 
-/// The subscriber's packet was already translated; the error about it speaks the subscriber's addresses.
+/// The error about a packet that no route leads on speaks the subscriber's addresses.
 #[test]
 fn no_route_behind_the_nat_shows_the_subscriber_its_own_packet() {
     let mut world = world_with(without_default);
@@ -48,6 +48,21 @@ fn blackhole_is_silent_and_prohibit_is_not() {
     let sent = world.send_dropped(IN, &frame, Reason::RouteProhibit);
     assert_eq!((sent.len(), sent[0].icmp()), (1, (3, 13)));
     assert_eq!(sent[0].quoted_flow(), "10.0.0.5:1000>198.19.0.1:53");
+}
+
+/// A packet that is dropped for its route takes neither a session nor a port.
+#[test]
+fn what_no_route_leads_on_makes_no_session() {
+    let mut world = world_with(|s| {
+        without_default(s);
+        with_route(s, "198.18.0.0/16", NextHop::Blackhole);
+        with_route(s, "198.19.0.0/16", NextHop::Prohibit);
+    });
+    world.send_dropped(IN, &udp(IN, "10.0.0.5:1000", "8.8.8.8:53"), Reason::NoRoute);
+    world.send_dropped(IN, &udp(IN, "10.0.0.5:1000", "198.18.0.1:53"), Reason::RouteBlackhole);
+    world.send_dropped(IN, &udp(IN, "10.0.0.5:1000", "198.19.0.1:53"), Reason::RouteProhibit);
+    assert_eq!(world.sessions(), 0);
+    assert!(world.workers.iter().all(|worker| worker.nat().subscriber_count() == 0));
 }
 
 /// RFC 3704 §2.2, and no error reaches the owner of a forged address.

@@ -82,7 +82,7 @@ pub fn play(seed: u64, tells: bool) -> Summary {
 /// As [`play`].
 #[must_use]
 pub fn play_with(seed: u64, workers: Option<u8>, tells: bool) -> Summary {
-    let _told = Again(seed);
+    let _told = Again(seed, workers);
     let mut it = Simulation::new(seed, workers);
     it.tells = tells;
     for step in 0..STEPS {
@@ -98,13 +98,14 @@ pub fn play_with(seed: u64, workers: Option<u8>, tells: bool) -> Summary {
 }
 
 /// Says how to see a failure again, wherever it came from.
-struct Again(u64);
+struct Again(u64, Option<u8>);
 
 impl Drop for Again {
     fn drop(&mut self) {
         if std::thread::panicking() {
+            let workers = self.1.map_or(String::new(), |count| format!(" CARRACK_WORKERS={count}"));
             eprintln!(
-                "to see it again: CARRACK_SEED={} cargo test -p carrack-testkit --test simulation workers -- --nocapture",
+                "to see it again: CARRACK_SEED={}{workers} cargo test -p carrack-testkit --test simulation one -- --nocapture",
                 self.0
             );
         }
@@ -117,6 +118,7 @@ struct Simulation {
     /// One an instance, in force or not.
     references: Vec<Reference>,
     two: bool,
+    static_rules: bool,
     summary: Summary,
     tells: bool,
 }
@@ -124,15 +126,16 @@ struct Simulation {
 impl Simulation {
     fn new(seed: u64, workers: Option<u8>) -> Self {
         let mut random = Random::new(seed);
-        let two = random.one_in(2);
+        let (two, static_rules) = (random.one_in(2), !random.one_in(3));
+        let sides = 0..1 + usize::from(two);
         let policies: Vec<Instance> =
-            (0..1 + usize::from(two)).map(|side| behaviour::draw(&mut random, side, two)).collect();
+            sides.map(|side| behaviour::draw(&mut random, side, two, static_rules)).collect();
         let chosen = [1, 1, 2, 2, 3, 16][random.below(6)];
         let workers = workers.unwrap_or(chosen);
-        let world = World::new(&mut random, policies.clone(), two, workers);
+        let world = World::new(&mut random, policies.clone(), two, static_rules, workers);
         let now_s = world.network.now.s();
         let references = policies.into_iter().map(|policy| Reference::new(policy, workers, now_s)).collect();
-        Self { random, world, references, two, summary: Summary::default(), tells: false }
+        Self { random, world, references, two, static_rules, summary: Summary::default(), tells: false }
     }
 
     fn step(&mut self) -> Result<(), String> {
@@ -436,7 +439,7 @@ impl Simulation {
     fn reload(&mut self) -> Result<(), String> {
         let mut policies: Vec<Instance> = self.references.iter().map(|r| r.policy().clone()).collect();
         let side = self.random.below(policies.len());
-        behaviour::change(&mut self.random, side, &mut policies[side]);
+        behaviour::change(&mut self.random, side, &mut policies[side], self.static_rules);
         for (reference, policy) in self.references.iter_mut().zip(&policies) {
             if *reference.policy() != *policy {
                 reference.reload(policy.clone());

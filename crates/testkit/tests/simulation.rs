@@ -1,6 +1,6 @@
 //! Random scenarios against the reference NAT.
 //!
-//! `CARRACK_SEED=n` plays one seed, `CARRACK_SIMULATIONS=n` so many fresh ones (the soak). Seeds that once failed stay
+//! `CARRACK_SEED=n` plays one seed (`CARRACK_WORKERS=n` with so many workers), `CARRACK_SIMULATIONS=n` so many fresh ones (the soak). Seeds that once failed stay
 //! in `seeds.txt` and are played always.
 
 use carrack_testkit::simulation::{Summary, play, play_with};
@@ -13,12 +13,16 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
 }
 
+/// The scenario that the environment names, told step by step.
+#[test]
+fn one_scenario_is_told() {
+    let workers = number("CARRACK_WORKERS").map(|n| u8::try_from(n).expect("at most 255 workers"));
+    let (seed, tells) = number("CARRACK_SEED").map_or((0, false), |seed| (seed, true));
+    println!("{:?}", play_with(seed, workers, tells));
+}
+
 #[test]
 fn workers_and_reference_agree() {
-    if let Some(seed) = number("CARRACK_SEED") {
-        println!("{:?}", play(seed, true));
-        return;
-    }
     let mut total = Summary::default();
     for seed in 0..number("CARRACK_SIMULATIONS").unwrap_or(SEEDS) {
         total.add(&play(seed, false));

@@ -62,7 +62,7 @@ fn statics(side: usize, which: usize) -> Vec<StaticRule> {
 }
 
 /// An instance whose behaviour is drawn. `two` instances have an inside routing instance each.
-pub(super) fn draw(random: &mut Random, side: usize, two: bool) -> Instance {
+pub(super) fn draw(random: &mut Random, side: usize, two: bool, static_rules: bool) -> Instance {
     let mut policy = Instance {
         id: InstanceId(side as u16),
         name: format!("side{side}"),
@@ -95,7 +95,7 @@ pub(super) fn draw(random: &mut Random, side: usize, two: bool) -> Instance {
     };
     policy.assignment = draw_assignment(random);
     policy.pooling = [Pooling::Paired, Pooling::Paired, Pooling::Arbitrary][random.below(3)];
-    change(random, side, &mut policy);
+    change(random, side, &mut policy, static_rules);
     policy
 }
 
@@ -109,7 +109,7 @@ fn draw_assignment(random: &mut Random) -> Assignment {
 }
 
 /// What a reload changes: mostly filters, limits, timeouts and pools, at times everything.
-pub(super) fn change(random: &mut Random, side: usize, policy: &mut Instance) {
+pub(super) fn change(random: &mut Random, side: usize, policy: &mut Instance, static_rules: bool) {
     let filters =
         [Filtering::EndpointIndependent, Filtering::AddressDependent, Filtering::AddressAndPortDependent];
     policy.filtering = [0; 3].map(|_| filters[random.below(3)]);
@@ -144,7 +144,7 @@ pub(super) fn change(random: &mut Random, side: usize, policy: &mut Instance) {
     } else {
         vec![Prefix4::of(HOSTS, 27)]
     };
-    policy.statics = statics(side, random.below(4));
+    policy.statics = statics(side, if static_rules { random.below(4) } else { 0 });
     policy.pools[0].ranges = ranges(side, random.below(3));
     if random.one_in(6) {
         policy.assignment = draw_assignment(random);

@@ -106,10 +106,17 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(random: &mut Random, policies: Vec<Instance>, two: bool, workers: u8) -> Self {
+    pub(super) fn new(
+        random: &mut Random,
+        policies: Vec<Instance>,
+        two: bool,
+        static_rules: bool,
+        workers: u8,
+    ) -> Self {
         let nat = Capacity {
             sessions: [64, 512, 2_048][random.below(3)],
-            mappings: [48, 2_048][random.below(2)],
+            // A forward rule may find a full table: then nobody knows when there is room again.
+            mappings: if static_rules { 2_048 } else { 48 },
             subscribers: [8, 64][random.below(2)],
             fragments: 64,
             held_fragments: 64,
