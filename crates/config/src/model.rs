@@ -84,6 +84,8 @@ pub struct Workers {
     pub count: u8,
     /// The CPU of each; empty for no pinning.
     pub cores: Vec<u16>,
+    /// The CPUs of everything else; empty for no pinning.
+    pub control_cores: Vec<u16>,
     /// What to do without packets.
     pub idle: Idle,
     /// Most packets taken at once, 1 to [`carrack_base::BURST_PACKETS_MAX`].

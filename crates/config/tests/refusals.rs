@@ -114,6 +114,7 @@ fn names_are_given_once() {
     refuses("[[interface]]", "[[vrf]]\nname = \"blue\" #!\n\n[[interface]]", &["second vrf `blue`"]);
     refuses("cores = [0, 1]", "cores = [1, 1] #!", &["core 1 is there twice"]);
     refuses("cores = [0, 1]", "cores = [1] #!", &["1 cores for 2 workers"]);
+    refuses("cores = [0, 1]", "cores = [0, 1]\ncontrol_cores = [2, 1] #!", &["core 1 is a worker's"]);
     refuses(
         "prefix = \"203.0.113.0/24\"",
         "prefix = \"0.0.0.0/0\" #!",

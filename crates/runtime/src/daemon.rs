@@ -141,6 +141,7 @@ impl Runtime {
             host: compiled.host.clone(),
             ports: open.ports,
             workers: workers.collect(),
+            control_cores: config.workers.control_cores.iter().map(|core| usize::from(*core)).collect(),
             idle: idle_of(config.workers.idle),
             burst: usize::from(config.workers.burst),
             input: open.input,

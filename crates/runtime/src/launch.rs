@@ -79,6 +79,8 @@ pub struct Setup {
     pub ports: Vec<PortSetup>,
     /// Workers by [`WorkerId`](carrack_base::WorkerId).
     pub workers: Vec<WorkerSetup>,
+    /// The processors of everything else, from [`launch`]'s caller on; empty for no pinning.
+    pub control_cores: Vec<usize>,
     /// What workers do when there is nothing to do.
     pub idle: Idle,
     /// Most packets a worker takes from a port at once, 1 to [`BURST_PACKETS_MAX`].
@@ -160,6 +162,8 @@ where
     }
     drop(ready);
     await_workers(&readiness, control_ends.len())?;
+    // The control thread and whatever the caller starts from here on inherit it.
+    place_control(&setup.control_cores)?;
     let control = Control {
         host: Host::new(setup.host.clone(), clock.now()),
         in_force: InForce { plan: setup.plan, host: setup.host },
@@ -272,10 +276,32 @@ fn await_workers(readiness: &Receiver<Result<(), StartError>>, workers: usize) -
     Ok(())
 }
 
+/// Places this thread, and those it starts. The first processor that cannot be had, if any, and why.
+fn pin_to(cores: &[usize]) -> Result<(), (usize, nix::Error)> {
+    let mut set = CpuSet::new();
+    for core in cores {
+        // One by one: the kernel takes a set of which only some exist.
+        let mut one = CpuSet::new();
+        let alone = one.set(*core).and_then(|()| sched_setaffinity(Pid::from_raw(0), &one));
+        alone.and_then(|()| set.set(*core)).map_err(|error| (*core, error))?;
+    }
+    sched_setaffinity(Pid::from_raw(0), &set).map_err(|error| (cores.first().copied().unwrap_or(0), error))
+}
+
+fn place_control(cores: &[usize]) -> Result<(), StartError> {
+    if cores.is_empty() {
+        return Ok(());
+    }
+    pin_to(cores).map_err(|(core, error)| {
+        StartError::Failed(format!(
+            "the control plane cannot run on processor {core}: {error}; choose others in workers.control_cores, or \
+             leave it out"
+        ))
+    })
+}
+
 fn pin(worker: usize, core: usize) -> Result<(), StartError> {
-    let mut cores = CpuSet::new();
-    let pinned = cores.set(core).and_then(|()| sched_setaffinity(Pid::from_raw(0), &cores));
-    pinned.map_err(|error| {
+    pin_to(&[core]).map_err(|(core, error)| {
         StartError::Failed(format!(
             "worker {worker} cannot run on processor {core}: {error}; choose others in workers.cores, or leave it out"
         ))

@@ -70,6 +70,15 @@ pub(super) const KEYS: &[KeyInfo] = &[
         "CPU that each worker is pinned to, one for each worker; empty leaves placement to the kernel.",
     ),
     row(
+        ("workers", "control_cores"),
+        List(&Int(0, 1023, ""), 64),
+        Value("[]"),
+        NeedsRestart,
+        "[0, 1]",
+        "CPUs of everything that is not a worker: the control plane, the API and what is logged. None of them may be a \
+         worker's. Empty leaves placement to the kernel.",
+    ),
+    row(
         ("workers", "idle"),
         Word(&["sleep", "poll"]),
         Value("\"sleep\""),

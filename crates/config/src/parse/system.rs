@@ -30,8 +30,17 @@ pub(super) fn workers(notes: &Notes, section: &Section<'_>) -> Workers {
         );
         notes.error(cores.span, message);
     }
+    let control_cores = section.need::<Vec<At<u16>>>("control_cores");
+    for core in control_cores.iter().filter(|core| cores.iter().any(|worker| worker.value == core.value)) {
+        let message = format!(
+            "core {} is a worker's, which shares it with nobody; take it out here or from workers.cores",
+            core.value
+        );
+        notes.error(core.span, message);
+    }
     Workers {
         count: count.value.max(1),
+        control_cores: control_cores.iter().map(|core| core.value).collect(),
         cores: cores.iter().map(|core| core.value).collect(),
         idle: section.value("idle"),
         burst: section.value("burst"),

@@ -223,6 +223,7 @@ fn rig(workers: usize, depth: usize) -> Rig {
         host: host(),
         ports: ports.collect(),
         workers: (0..workers).map(|_| WorkerSetup { core: None, pool: Box::new(pool.handle(256)) }).collect(),
+        control_cores: Vec::new(),
         idle: Idle::Sleep,
         burst: 64,
         input: None,
@@ -412,6 +413,7 @@ fn worker_that_cannot_start_stops_the_start() {
         host: host(),
         ports: vec![],
         workers: vec![WorkerSetup { core, pool: Box::new(pool.handle(128)) }],
+        control_cores: Vec::new(),
         idle: Idle::Sleep,
         burst: 64,
         input: None,
@@ -428,6 +430,42 @@ fn worker_that_cannot_start_stops_the_start() {
     assert!(launch(two, 2, |n, ends, _| Ok(StandIn::new(n, ends))).is_err());
 }
 
+fn start_with_control_on(cores: &[usize]) -> Result<Threads, StartError> {
+    let pool = MemPool::new(128, 2_048, 128);
+    let setup = Setup {
+        plan: plan(1),
+        host: host(),
+        ports: vec![],
+        workers: vec![WorkerSetup { core: None, pool: Box::new(pool.handle(128)) }],
+        control_cores: cores.to_vec(),
+        idle: Idle::Sleep,
+        burst: 64,
+        input: None,
+        exit_when_idle: false,
+        thread_hook: None,
+    };
+    launch(setup, 2, |n, ends, _| Ok(StandIn::new(n, ends)))
+}
+
+fn own_cores() -> usize {
+    let set = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).unwrap();
+    (0..nix::sched::CpuSet::count()).filter(|n| set.is_set(*n).unwrap()).count()
+}
+
+#[test]
+fn all_but_the_workers_runs_on_the_control_planes_cores() {
+    // On a thread of its own, whose placement is nobody else's.
+    let test = std::thread::spawn(|| {
+        let refused = start_with_control_on(&[0, 1_000]).err().unwrap().to_string();
+        assert!(refused.contains("processor 1000") && refused.contains("workers.control_cores"), "{refused}");
+        let mut threads = start_with_control_on(&[0]).unwrap();
+        let inherited = std::thread::spawn(own_cores);
+        assert_eq!((own_cores(), inherited.join().unwrap()), (1, 1));
+        threads.stop();
+    });
+    test.join().unwrap();
+}
+
 #[test]
 fn run_over_files_ends_by_itself_once_nothing_moves() {
     let pool = MemPool::new(128, 2_048, 128);
@@ -436,6 +474,7 @@ fn run_over_files_ends_by_itself_once_nothing_moves() {
         host: HostConfig::default(),
         ports: vec![],
         workers: vec![WorkerSetup { core: Some(0), pool: Box::new(pool.handle(128)) }],
+        control_cores: Vec::new(),
         idle: Idle::Sleep,
         burst: 64,
         input: Some(Box::new(|since_start| since_start > Duration::from_millis(200))),
