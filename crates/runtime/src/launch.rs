@@ -79,7 +79,7 @@ pub struct Setup {
     pub ports: Vec<PortSetup>,
     /// Workers by [`WorkerId`](carrack_base::WorkerId).
     pub workers: Vec<WorkerSetup>,
-    /// The processors of everything else, from [`launch`]'s caller on; empty for no pinning.
+    /// The processors of everything else, what the caller starts later included; empty for no pinning.
     pub control_cores: Vec<usize>,
     /// What workers do when there is nothing to do.
     pub idle: Idle,

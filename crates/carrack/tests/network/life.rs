@@ -13,7 +13,7 @@ fn a_download_goes_on_over_a_reload() {
     let Some(mut lab) = plain("reload") else { return };
     let target = lab.dir().join("slow").display().to_string();
     let url = format!("http://{}/{}", plan::SERVER, plan::BIG_FILE);
-    lab.start(Ns::Sub1, "download", &["curl", "-sS", "--fail", "--limit-rate", "3M", "-o", &target, &url])
+    lab.start(Ns::Sub1, "download", &["curl", "-sS", "--fail", "--limit-rate", "1500K", "-o", &target, &url])
         .unwrap();
     thread::sleep(Duration::from_millis(500));
     let config = carrack_lab::config(carrack_lab::Io::AfXdp);
