@@ -47,6 +47,13 @@ pub struct Client {
     runtime: Runtime,
 }
 
+/// One connection for many requests, one after the other: for a client that asks thousands of times a second.
+pub struct Connection<'a> {
+    runtime: &'a Runtime,
+    sender: http1::SendRequest<Full<Bytes>>,
+    connection: tokio::task::JoinHandle<()>,
+}
+
 /// An answer read chunk by chunk.
 pub struct Stream<'a> {
     runtime: &'a Runtime,
@@ -119,6 +126,15 @@ impl Client {
         Err(failure_of(status, &stream.collect()?))
     }
 
+    /// Connects once for many requests.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn connect(&self) -> Result<Connection<'_>, ClientError> {
+        let (sender, connection) = self.runtime.block_on(open(&self.socket))?;
+        Ok(Connection { runtime: &self.runtime, sender, connection })
+    }
+
     fn call(
         &self,
         method: &Method,
@@ -140,27 +156,66 @@ impl Client {
         accept: &str,
         body: Option<Vec<u8>>,
     ) -> Result<(Response<Incoming>, tokio::task::JoinHandle<()>), ClientError> {
-        let stream = UnixStream::connect(&self.socket)
-            .await
-            .map_err(|error| ClientError::Unreachable(unreachable_because(&self.socket, &error)))?;
-        let (mut sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(|e| broken(&e))?;
-        let connection = tokio::spawn(async move {
-            let _ = connection.await;
-        });
-        let request = Request::builder()
-            .method(method)
-            .uri(target)
-            .header("host", "carrack")
-            .header("accept", accept)
-            .header("content-type", "application/json")
-            .body(Full::new(Bytes::from(body.unwrap_or_default())))
-            .map_err(|e| {
-                ClientError::Failed(Failure::bad_request(format!("cannot ask for {target}: {e}")))
-            })?;
+        let (mut sender, connection) = open(&self.socket).await?;
+        let request = request(method, target, accept, body)?;
         let response = sender.send_request(request).await.map_err(|e| broken(&e))?;
         Ok((response, connection))
     }
+}
+
+impl Connection<'_> {
+    /// Posts a JSON value and returns the JSON value that comes back.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; a failing status is one.
+    pub fn post<T: DeserializeOwned>(&mut self, path: &str, body: Vec<u8>) -> Result<T, ClientError> {
+        let request = request(&Method::POST, path, "application/json", Some(body))?;
+        let sender = &mut self.sender;
+        let answer = self.runtime.block_on(async {
+            sender.ready().await.map_err(|e| broken(&e))?;
+            let response = sender.send_request(request).await.map_err(|e| broken(&e))?;
+            let status = response.status().as_u16();
+            let body = response.into_body().collect().await.map_err(|e| broken(&e))?;
+            Ok((status, body.to_bytes().to_vec()))
+        });
+        parse(&expect_success(answer?)?)
+    }
+}
+
+impl Drop for Connection<'_> {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+/// Connects to a daemon's socket; the task drives the connection.
+async fn open(
+    socket: &Path,
+) -> Result<(http1::SendRequest<Full<Bytes>>, tokio::task::JoinHandle<()>), ClientError> {
+    let stream = UnixStream::connect(socket)
+        .await
+        .map_err(|error| ClientError::Unreachable(unreachable_because(socket, &error)))?;
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|e| broken(&e))?;
+    let connection = tokio::spawn(async move {
+        let _ = connection.await;
+    });
+    Ok((sender, connection))
+}
+
+fn request(
+    method: &Method,
+    target: &str,
+    accept: &str,
+    body: Option<Vec<u8>>,
+) -> Result<Request<Full<Bytes>>, ClientError> {
+    Request::builder()
+        .method(method)
+        .uri(target)
+        .header("host", "carrack")
+        .header("accept", accept)
+        .header("content-type", "application/json")
+        .body(Full::new(Bytes::from(body.unwrap_or_default())))
+        .map_err(|e| ClientError::Failed(Failure::bad_request(format!("cannot ask for {target}: {e}"))))
 }
 
 impl Stream<'_> {

@@ -4,11 +4,15 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/if_packet.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <rte_alarm.h>
@@ -20,6 +24,7 @@
 #include <rte_lcore.h>
 #include <rte_log.h>
 #include <rte_mbuf.h>
+#include <rte_memory.h>
 #include <rte_mempool.h>
 #include <rte_version.h>
 
@@ -34,6 +39,46 @@ _Static_assert(offsetof(struct carrack_frame, cookie) == 16, "Frame.cookie");
 _Static_assert(RTE_PKTMBUF_HEADROOM == 128, "libdpdk was built with an unusual mbuf headroom");
 
 #define BURST_MAX 64
+
+/* ---- packet sockets ------------------------------------------------------------------------------------------- */
+
+/*
+ * net_af_packet always asks the kernel to join fragments before it spreads packets over its queues, offers no argument
+ * against it, and the kernel takes no second word: a router would receive packets larger than its buffers and lose them.
+ * The driver is loaded at run time and finds this function before the C library's, as every caller in the process does.
+ * It differs from the C library's in that one flag only.
+ */
+int setsockopt(int fd, int level, int option, const void *value, socklen_t size)
+{
+	int fanout;
+
+	if (level == SOL_PACKET && option == PACKET_FANOUT && size == sizeof(fanout)) {
+		memcpy(&fanout, value, sizeof(fanout));
+		fanout &= ~(PACKET_FANOUT_FLAG_DEFRAG << 16);
+		value = &fanout;
+	}
+	return syscall(SYS_setsockopt, fd, level, option, value, size);
+}
+
+/* ---- shared memory -------------------------------------------------------------------------------------------- */
+
+/*
+ * A zero-copy memif takes the descriptor of DPDK's own memory for its peer, and closes it once the peer is there. The next
+ * port then sends a closed descriptor, or, worse, closes somebody else's file that got the number. So each gets a copy,
+ * found before DPDK's own function as above.
+ */
+int rte_memseg_get_fd(const struct rte_memseg *segment)
+{
+	static int (*original)(const struct rte_memseg *);
+	int fd;
+
+	if (original == NULL)
+		*(void **)&original = dlsym(RTLD_NEXT, "rte_memseg_get_fd");
+	if (original == NULL)
+		return -1;
+	fd = original(segment);
+	return fd < 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+}
 
 /* ---- environment ---------------------------------------------------------------------------------------------- */
 

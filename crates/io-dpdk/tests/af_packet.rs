@@ -42,6 +42,7 @@ fn real_programs_pass_through_packet_sockets_and_the_interfaces_are_restored() {
     assert!(link.up && link.mtu == 1500 && link.mac.0 != [0; 6], "{link:?}");
     ping_and_tcp_pass(&lab, &mut ports, &mut pool);
     vlan_tags_pass(&lab, &mut ports, &mut pool);
+    fragments_stay_fragments(&lab, &mut ports, &mut pool);
 
     let stats = dpdk.watch("port1").and_then(|watch| watch.stats()).expect("the port is open");
     assert_eq!(stats, ports[0].stats());
@@ -59,6 +60,18 @@ fn real_programs_pass_through_packet_sockets_and_the_interfaces_are_restored() {
 fn vlan_tags_pass(lab: &Lab, ports: &mut [Box<dyn carrack_io::PacketIo>; 2], pool: &mut dyn FramePool) {
     let (passed, _) = bridge_while(ports, pool, lab.spawn("a", &["python3", "-c", common::TAGGED_SENDER]));
     assert_eq!(passed.tags.get(..2), Some(&[0x8100_6005, 0x8100_6005][..]), "{passed:?}");
+}
+
+/// A datagram larger than the wire's packets arrives as its sender cut it: the kernel does not join the pieces.
+fn fragments_stay_fragments(
+    lab: &Lab,
+    ports: &mut [Box<dyn carrack_io::PacketIo>; 2],
+    pool: &mut dyn FramePool,
+) {
+    let ping = ["ping", "-c", "2", "-i", "0.02", "-W", "2", "-q", "-s", "20000", "10.77.0.2"];
+    let (passed, text) = bridge_while(ports, pool, lab.spawn("a", &ping));
+    assert!(text.contains("2 received, 0% packet loss"), "{text} {passed:?}");
+    assert!(passed.largest <= 1514 && passed.frames >= 56, "fourteen pieces each: {passed:?}");
 }
 
 /// A port opens again after it was closed, and with two queues each flow stays on one of them.

@@ -1,18 +1,22 @@
 //! `carrack lab …`.
 
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 
+use crate::bison;
 use crate::checks::{self, exhibits};
 use crate::command::{self, display};
 use crate::lab::{Lab, Options, in_namespace};
+use crate::memif;
 use crate::plan::{self, Ns};
 use crate::report::{self, Report, say};
 use crate::router::{self, Io, Router};
+use crate::traffic::{self, TrafficArgs};
 
 /// Demonstration networks in network namespaces (need root).
 #[derive(Debug, Args)]
@@ -58,6 +62,77 @@ enum Action {
         #[arg(required = true, last = true)]
         command: Vec<String>,
     },
+    /// The forwarding rate as DPDK's own test program sees it, over shared memory.
+    ///
+    /// Starts this daemon between two `dpdk-testpmd` (Debian package dpdk-dev): one generates 1 flow, then many, the
+    /// other swaps addresses and ports and sends everything back. Shows what testpmd sent and received beside the
+    /// daemon's own counters. Takes about 700 MiB of huge pages while it runs, which it reserves and gives back.
+    #[command(
+        after_help = "Examples:\n  sudo carrack lab memif\n  sudo carrack lab memif --flows 1,1000,65536 --seconds 10 --json"
+    )]
+    Memif {
+        /// Flows to measure with, up to 65536; several make several measurements.
+        #[arg(long, value_delimiter = ',', default_value = "1,10000", value_parser = clap::value_parser!(u32).range(1..=i64::from(memif::FLOWS_MAX)))]
+        flows: Vec<u32>,
+        /// Seconds of each measurement.
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=3600))]
+        seconds: u32,
+        /// Bytes of a frame with its checksum.
+        #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(64..=1518))]
+        frame: u16,
+        /// Take testpmd as the reflector also where it must share the generator's CPU. Without this, a machine of two
+        /// CPUs takes carrack's own reflector, which leaves the CPU to the generator when it has nothing to do.
+        #[arg(long)]
+        testpmd_reflector: bool,
+        /// The carrack executable to measure; this one when not given.
+        #[arg(long, value_name = "FILE")]
+        carrack: Option<PathBuf>,
+        /// Print one JSON document instead of the table.
+        #[arg(long)]
+        json: bool,
+    },
+    /// The published churn test: many sessions, steady traffic, and a management client that deletes sessions.
+    ///
+    /// Fills the sessions (16 source ports a subscriber, pool 10.82.0.0/22 in blocks of 256), sends through them at random
+    /// to `dpdk-testpmd` (Debian package dpdk-dev), which sends everything back, and deletes random sessions through the
+    /// management API meanwhile. Shows the published figures beside the measured ones, and whether the generator misses
+    /// exactly the packets that carrack counted as dropped. Takes about 1.2 GiB of huge pages for 2 M sessions while it
+    /// runs, which it reserves and gives back.
+    #[command(
+        after_help = "Examples:\n  sudo carrack lab bison\n  sudo carrack lab bison --sessions 65536 --seconds 5 --rate 500000 --deletions 20000 --json"
+    )]
+    Bison {
+        /// Sessions; a subscriber has 16.
+        #[arg(long, default_value_t = 2_097_152, value_parser = clap::value_parser!(u32).range(16..=2_097_152))]
+        sessions: u32,
+        /// Seconds of traffic and deletions.
+        #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+        seconds: u32,
+        /// Packets a second that the generator sends; as many as come back when not given.
+        #[arg(long)]
+        rate: Option<u64>,
+        /// Most deletions a second; 0 for none.
+        #[arg(long, default_value_t = 70_000)]
+        deletions: u32,
+        /// Seconds between the begins of two snapshots.
+        #[arg(long, default_value_t = 5)]
+        snapshot_every: u32,
+        /// Bytes of a frame with its checksum.
+        #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u16).range(68..=1518))]
+        frame: u16,
+        /// Frames without VLAN tag.
+        #[arg(long)]
+        untagged: bool,
+        /// The carrack executable to measure; this one when not given.
+        #[arg(long, value_name = "FILE")]
+        carrack: Option<PathBuf>,
+        /// Print one JSON document instead of the table.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Generates or reflects packets behind a shared-memory port, for the other laboratories.
+    #[command(hide = true)]
+    Traffic(TrafficArgs),
     /// Open a shell in one of a lab's namespaces.
     Shell {
         #[command(flatten)]
@@ -102,6 +177,33 @@ pub fn run(args: LabArgs) -> ExitCode {
         Action::Down { name } => down(&name.name),
         Action::List => list(),
         Action::Exec { name, ns, command } => exec(&name.name, ns, &command),
+        Action::Memif { flows, seconds, frame, testpmd_reflector, carrack, json } => {
+            memif(flows, seconds, frame, testpmd_reflector, carrack, json)
+        }
+        Action::Bison {
+            sessions,
+            seconds,
+            rate,
+            deletions,
+            snapshot_every,
+            frame,
+            untagged,
+            carrack,
+            json,
+        } => executable(carrack).and_then(|binary| {
+            let options = bison::Options {
+                binary,
+                sessions: sessions.next_multiple_of(bison::PORTS),
+                seconds,
+                rate,
+                deletions,
+                snapshot_every,
+                frame_bytes: frame,
+                tagged: !untagged,
+            };
+            churn(&options, json)
+        }),
+        Action::Traffic(args) => traffic::run(&args).map(|()| ExitCode::SUCCESS),
         Action::Shell { name, ns } => {
             let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
             exec(&name.name, ns, &[shell])
@@ -202,6 +304,45 @@ fn up(choice: &Choice) -> Result<ExitCode> {
     }
     say(&format!("\nWhen done:\n  carrack lab down{option}"));
     Ok(ExitCode::SUCCESS)
+}
+
+fn memif(
+    flows: Vec<u32>,
+    seconds: u32,
+    frame_bytes: u16,
+    testpmd_reflector: bool,
+    binary: Option<PathBuf>,
+    json: bool,
+) -> Result<ExitCode> {
+    command::note_interrupts();
+    let options =
+        memif::Options { binary: executable(binary)?, flows, seconds, frame_bytes, testpmd_reflector };
+    let report = memif::run(&options, |text| eprintln!("{text}"))?;
+    if json {
+        say(&serde_json::to_string_pretty(&report)?);
+    } else {
+        memif::print(&report);
+    }
+    let good = report.runs.iter().all(|run| run.loss_explained && run.conservation_ok);
+    Ok(ExitCode::from(u8::from(!good)))
+}
+
+fn churn(options: &bison::Options, json: bool) -> Result<ExitCode> {
+    command::note_interrupts();
+    let report = bison::run(options, |text| eprintln!("{text}"))?;
+    if json {
+        say(&serde_json::to_string_pretty(&report)?);
+    } else {
+        bison::print(&report);
+    }
+    let stages = [&report.fill, &report.steady];
+    let good = stages.iter().all(|stage| stage.equal && stage.conservation_ok && stage.wrong == 0);
+    Ok(ExitCode::from(u8::from(!good)))
+}
+
+/// The daemon's executable: the one given, or this one.
+fn executable(given: Option<PathBuf>) -> Result<PathBuf> {
+    given.map_or_else(|| std::env::current_exe().context("cannot find this executable"), Ok)
 }
 
 fn down(name: &str) -> Result<ExitCode> {

@@ -202,7 +202,9 @@ fn spawn<S: AsRef<OsStr>>(argv: &[S], line: &str, stdin: Option<&[u8]>) -> Resul
 }
 
 /// Reads a pipe into a buffer that can be looked at meanwhile.
-fn collect(pipe: Option<impl Read + Send + 'static>) -> (Arc<Mutex<Vec<u8>>>, thread::JoinHandle<()>) {
+pub(crate) fn collect(
+    pipe: Option<impl Read + Send + 'static>,
+) -> (Arc<Mutex<Vec<u8>>>, thread::JoinHandle<()>) {
     let buffer = Arc::new(Mutex::new(Vec::new()));
     let filled = Arc::clone(&buffer);
     let reader = thread::spawn(move || {
@@ -216,7 +218,7 @@ fn collect(pipe: Option<impl Read + Send + 'static>) -> (Arc<Mutex<Vec<u8>>>, th
     (buffer, reader)
 }
 
-fn held(buffer: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
+pub(crate) fn held(buffer: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
     // Bytes stay valid whatever happened to a thread that held them.
     buffer.lock().unwrap_or_else(PoisonError::into_inner)
 }

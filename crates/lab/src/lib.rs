@@ -21,14 +21,18 @@ pub mod cli;
 pub mod plan;
 pub mod report;
 
+mod bison;
 mod command;
 mod lab;
 mod links;
+mod memif;
 mod needs;
 mod process;
+mod rig;
 mod router;
 mod servers;
 mod state;
+mod traffic;
 
 pub use command::{Finished, interrupted};
 pub use lab::{Lab, Options};

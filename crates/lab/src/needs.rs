@@ -23,12 +23,17 @@ const PROGRAMS: &[(&str, &str)] = &[
 
 /// Why no lab can be brought up on this machine, in a sentence that says what to do; `None` when one can.
 pub fn missing() -> Option<String> {
+    missing_of(PROGRAMS)
+}
+
+/// The same for other programs, each with its Debian package.
+pub(crate) fn missing_of(wanted: &[(&'static str, &'static str)]) -> Option<String> {
     if !nix::unistd::geteuid().is_root() {
         return Some("network namespaces need root: run the same command with sudo, or as root".to_owned());
     }
     let mut programs = Vec::new();
     let mut packages: Vec<&str> = Vec::new();
-    for (program, package) in PROGRAMS {
+    for (program, package) in wanted {
         if find(program).is_none() {
             programs.push(*program);
             if !packages.contains(package) {

@@ -14,8 +14,7 @@ use crate::plan;
 pub enum Io {
     /// DPDK's `net_af_xdp` in copy mode.
     AfXdp,
-    /// DPDK's `net_af_packet`. It asks the kernel to join fragments, so the daemon gets packets larger than the wire's
-    /// and drops those that do not fit its ring: large UDP does not pass.
+    /// DPDK's `net_af_packet`.
     AfPacket,
 }
 
