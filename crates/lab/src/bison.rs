@@ -118,7 +118,7 @@ pub(crate) fn run(options: &Options, mut tell: impl FnMut(&str)) -> Result<Repor
     rig::require(&PROGRAMS)?;
     let cores = Cores::choose()?;
     let directory = Directory::create("bison")?;
-    let tables = (u64::from(options.sessions) * TABLE_BYTES >> 20) + 64;
+    let tables = ((u64::from(options.sessions) * TABLE_BYTES) >> 20) + 64;
     let _pages = Pages::reserve(DPDK_MIB + tables + testpmd::MEMORY_MIB + traffic::MEMORY_MIB + 32)?;
     measure(options, cores, &directory, &mut tell).map_err(|error| directory.explain(error))
 }

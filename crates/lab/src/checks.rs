@@ -3,7 +3,7 @@
 mod inbound;
 mod manage;
 mod path;
-mod speed;
+pub(crate) mod speed;
 mod udp;
 mod web;
 

@@ -11,6 +11,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use crate::bison;
 use crate::checks::{self, exhibits};
 use crate::command::{self, display};
+use crate::compare::{self, FlowsArgs};
 use crate::lab::{Lab, Options, in_namespace};
 use crate::memif;
 use crate::plan::{self, Ns};
@@ -130,6 +131,33 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
+    /// Carrack and the kernel's own NAT (nftables) in the same namespaces, side by side.
+    ///
+    /// One TCP connection each way, packets of 64 bytes, new connections a second, and memory a session. The packets
+    /// come over veth from kernel senders: figures of the whole path, not of the NAT alone.
+    #[command(
+        after_help = "Examples:\n  sudo carrack lab compare\n  sudo carrack lab compare --io af-packet --json"
+    )]
+    Compare {
+        /// How carrack takes packets from its interfaces.
+        #[arg(long, value_enum, default_value = "af-xdp")]
+        io: Io,
+        /// Seconds of small packets.
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
+        seconds: u32,
+        /// New connections of each of the two subscribers.
+        #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u16).range(1..=i64::from(compare::FLOWS_MAX)))]
+        flows: u16,
+        /// The carrack executable to measure; this one when not given.
+        #[arg(long, value_name = "FILE")]
+        carrack: Option<PathBuf>,
+        /// Print one JSON document instead of the table.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Opens connections, for `compare`.
+    #[command(hide = true)]
+    Flows(FlowsArgs),
     /// Generates or reflects packets behind a shared-memory port, for the other laboratories.
     #[command(hide = true)]
     Traffic(TrafficArgs),
@@ -203,6 +231,9 @@ pub fn run(args: LabArgs) -> ExitCode {
             };
             churn(&options, json)
         }),
+        Action::Compare { io, seconds, flows, carrack, json } => executable(carrack)
+            .and_then(|binary| compare(&compare::Options { binary, io, seconds, flows }, json)),
+        Action::Flows(args) => compare::flows(&args).map(|()| ExitCode::SUCCESS),
         Action::Traffic(args) => traffic::run(&args).map(|()| ExitCode::SUCCESS),
         Action::Shell { name, ns } => {
             let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
@@ -338,6 +369,17 @@ fn churn(options: &bison::Options, json: bool) -> Result<ExitCode> {
     let stages = [&report.fill, &report.steady];
     let good = stages.iter().all(|stage| stage.equal && stage.conservation_ok && stage.wrong == 0);
     Ok(ExitCode::from(u8::from(!good)))
+}
+
+fn compare(options: &compare::Options, json: bool) -> Result<ExitCode> {
+    command::note_interrupts();
+    let report = compare::run(options, |text| eprintln!("{text}"))?;
+    if json {
+        say(&serde_json::to_string_pretty(&report)?);
+    } else {
+        compare::print(&report);
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The daemon's executable: the one given, or this one.

@@ -23,6 +23,7 @@ pub mod report;
 
 mod bison;
 mod command;
+mod compare;
 mod lab;
 mod links;
 mod memif;
@@ -37,4 +38,5 @@ mod traffic;
 pub use command::{Finished, interrupted};
 pub use lab::{Lab, Options};
 pub use needs::{can_run, missing};
+pub use rig::pages::Pages as HugePages;
 pub use router::{Io, Router, config};

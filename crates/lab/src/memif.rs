@@ -218,14 +218,15 @@ impl Rig {
     fn drain(&mut self) -> Result<()> {
         self.generator.forward("rxonly")?;
         let mut before = self.generator.stats()?.rx_packets;
-        loop {
+        let mut quiet = 0;
+        // On a busy machine the others wait for a CPU.
+        while quiet < 5 {
             thread::sleep(Duration::from_millis(200));
             let now = self.generator.stats()?.rx_packets;
-            if now == before {
-                return self.generator.stop();
-            }
+            quiet = if now == before { quiet + 1 } else { 0 };
             before = now;
         }
+        self.generator.stop()
     }
 
     fn measure(&mut self, flows: u32, seconds: u32) -> Result<Run> {

@@ -98,8 +98,9 @@ const STATUS_EVERY: Duration = Duration::from_millis(100);
 /// Rounds without work until the CPU is left to others for a moment.
 const IDLE_ROUNDS: u32 = 64;
 const NAP: Duration = Duration::from_micros(50);
-/// Packets that did not come back in this time count as lost, for the window only.
-const LOST_AFTER: Duration = Duration::from_millis(20);
+/// When nothing has come back for this long, what is on its way counts as lost, for the window only. Longer than a busy
+/// machine keeps the reflector waiting for a CPU.
+const LOST_AFTER: Duration = Duration::from_millis(300);
 
 /// Runs until it is told to quit or standard input ends.
 pub(crate) fn run(args: &TrafficArgs) -> Result<()> {

@@ -8,6 +8,8 @@ mod behaviour;
 mod demo;
 mod life;
 mod limits;
+mod manage;
+mod outside;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The management client: snapshots of all sessions, and random ones deleted in batches.
 
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -120,7 +120,7 @@ impl Churn {
     }
 }
 
-fn take_snapshots(shared: &Shared, socket: &PathBuf, every: Duration) -> Result<(), ClientError> {
+fn take_snapshots(shared: &Shared, socket: &Path, every: Duration) -> Result<(), ClientError> {
     let client = Client::new(socket)?;
     while !shared.stopped() {
         let started = Instant::now();
@@ -158,7 +158,7 @@ impl From<ClientError> for Stop {
     }
 }
 
-fn delete(shared: &Shared, socket: &PathBuf, rate: f64, number: u64) -> Result<(), ClientError> {
+fn delete(shared: &Shared, socket: &Path, rate: f64, number: u64) -> Result<(), ClientError> {
     let client = Client::new(socket)?;
     let mut connection = client.connect()?;
     let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ (number + 1));

@@ -19,7 +19,7 @@ pub(super) fn tcp(lab: &mut Lab) -> Result<String> {
 }
 
 /// Received Gbit/s.
-fn measure(lab: &Lab, options: &[&str]) -> Result<f64> {
+pub(crate) fn measure(lab: &Lab, options: &[&str]) -> Result<f64> {
     let argv =
         [&["iperf3", "-c", plan::SERVER, "-t", SECONDS, "-J", "--connect-timeout", "3000"], options].concat();
     let done = lab.exec(Ns::Sub1, &argv, Duration::from_secs(15))?.success()?;

@@ -15,7 +15,7 @@ const FREE: &str = "free_hugepages";
 const PROMISED: &str = "resv_hugepages";
 
 /// Pages reserved beyond those that were there, given back when this value goes.
-pub(crate) struct Pages {
+pub struct Pages {
     added: u64,
     kernel: PathBuf,
     record: PathBuf,

@@ -29,6 +29,8 @@ pub(crate) struct Place {
 }
 
 const READY_LIMIT: Duration = Duration::from_secs(20);
+/// Equal counts, a tenth of a second apart, until nothing more is expected: on a busy machine the others wait for a CPU.
+const QUIET_READINGS: u32 = 10;
 
 impl Traffic {
     /// Starts this executable again as `carrack lab traffic …` and waits until its port is open.
@@ -113,7 +115,7 @@ impl Traffic {
         self.rate(0)?;
         let mut before = self.next()?;
         let mut quiet = 0;
-        while quiet < 3 {
+        while quiet < QUIET_READINGS {
             let counts = self.next()?;
             quiet = if counts == before { quiet + 1 } else { 0 };
             before = counts;
