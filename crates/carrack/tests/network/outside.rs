@@ -32,7 +32,7 @@ fn testpmd_misses_exactly_the_packets_that_carrack_counts() {
 #[test]
 fn sessions_deleted_under_traffic_cost_only_packets_that_are_counted() {
     let words =
-        ["bison", "--sessions", "65536", "--seconds", "3", "--snapshot-every", "1", "--deletions", "20000"];
+        ["bison", "--sessions", "16384", "--seconds", "4", "--snapshot-every", "1", "--deletions", "5000"];
     let Some(report) = report(&words) else { return };
     for stage in ["fill", "steady"] {
         let stage = &report[stage];
