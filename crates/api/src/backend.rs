@@ -51,7 +51,7 @@ pub trait Backend: Send + Sync + 'static {
     fn delete_session_keys(&self, keys: &[SessionKey]) -> Result<Deleted, Failure>;
     /// The inverse (or forward) arithmetic of deterministic instances; no match is an empty list.
     fn deterministic(&self, query: &DeterministicQuery) -> Result<Vec<Deterministic>, Failure>;
-    /// Memory of all tables of all workers.
+    /// Memory of all tables, one row a NUMA socket and table.
     fn memory(&self) -> Result<Vec<Memory>, Failure>;
     /// Counters.
     fn counters(&self) -> Result<Counters, Failure>;

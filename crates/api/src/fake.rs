@@ -304,11 +304,13 @@ impl Backend for Fake {
     }
 
     fn memory(&self) -> Result<Vec<Memory>, Failure> {
-        let row = |table: &str, used, total, bytes| Memory {
-            worker: 0,
+        let row = |table: &str, used: u64, total: u64, bytes| Memory {
+            socket: 0,
             table: table.into(),
             total,
             used,
+            free: total - used,
+            load_percent: used as f64 * 100.0 / total as f64,
             bytes,
             pages: "2M".into(),
         };

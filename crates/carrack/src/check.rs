@@ -4,16 +4,13 @@ use std::io::{self, Write};
 
 use carrack_base::Range4;
 use carrack_config::{Config, Diagnostic, NatConfig, PortFacts, PortsConfig, Severity};
+use carrack_runtime::Budget;
 use serde::Serialize;
 
 use crate::cli::CheckArgs;
 use crate::fail::{Fail, Outcome};
 use crate::human::number;
 use crate::table::{Table, left, right};
-
-/// What a session takes with its index entries and its share of mapping and port tables, bytes; the daemon shows the
-/// real figures at its start and in `show nat memory`.
-const SESSION_BYTES: u64 = 128;
 
 #[derive(Serialize)]
 struct Report {
@@ -40,9 +37,19 @@ struct Summary {
     nat: Vec<NatSummary>,
     sessions_max: u32,
     subscribers_max: u32,
-    /// Estimate, bytes.
-    session_memory_bytes: u64,
-    packet_memory_bytes: u64,
+    memory: MemorySummary,
+    #[serde(skip)]
+    budget: [String; 2],
+}
+
+/// What the daemon will reserve at its start, bytes.
+#[derive(Serialize)]
+struct MemorySummary {
+    tables_per_worker: u64,
+    ports_per_worker: u64,
+    rest_per_worker: u64,
+    packets: u64,
+    total: u64,
 }
 
 #[derive(Serialize)]
@@ -66,11 +73,12 @@ struct NatSummary {
 pub fn run(args: &CheckArgs, json: bool) -> Outcome {
     let checked = Config::from_file(&args.file).and_then(|(config, warnings)| {
         // What only a compilation finds: limits on how many there may be.
-        carrack_config::compile(&config, &PortFacts::assumed(&config), None)?;
-        Ok((config, warnings))
+        let compiled = carrack_config::compile(&config, &PortFacts::assumed(&config), None)?;
+        let budget = Budget::of(&config, &compiled);
+        Ok((config, budget, warnings))
     });
     let (valid, diagnostics, summary) = match checked {
-        Ok((config, warnings)) => (true, warnings, Some(Summary::of(&config))),
+        Ok((config, budget, warnings)) => (true, warnings, Some(Summary::of(&config, &budget))),
         Err(errors) => (false, errors, None),
     };
     let mut out = io::stdout().lock();
@@ -118,7 +126,7 @@ impl Message {
 }
 
 impl Summary {
-    fn of(config: &Config) -> Self {
+    fn of(config: &Config, budget: &Budget) -> Self {
         let memory = &config.memory;
         Self {
             system: config.system.name.clone(),
@@ -128,8 +136,14 @@ impl Summary {
             nat: config.nat.iter().map(NatSummary::of).collect(),
             sessions_max: memory.sessions,
             subscribers_max: memory.subscribers,
-            session_memory_bytes: u64::from(memory.sessions) * SESSION_BYTES,
-            packet_memory_bytes: u64::from(memory.frames) * u64::from(memory.frame_bytes),
+            memory: MemorySummary {
+                tables_per_worker: budget.tables,
+                ports_per_worker: budget.ports,
+                rest_per_worker: budget.rest,
+                packets: budget.packets,
+                total: budget.total(),
+            },
+            budget: budget.lines(),
         }
     }
 
@@ -159,12 +173,11 @@ impl Summary {
         table.print(out, "no NAT instances")?;
         writeln!(
             out,
-            "\nmemory: about {} MiB for {} sessions and {} subscribers, {} MiB for packets",
-            number(self.session_memory_bytes >> 20),
+            "\nRoom for {} sessions and {} subscribers.",
             number(self.sessions_max.into()),
-            number(self.subscribers_max.into()),
-            number(self.packet_memory_bytes >> 20)
-        )
+            number(self.subscribers_max.into())
+        )?;
+        self.budget.iter().try_for_each(|line| writeln!(out, "{line}"))
     }
 }
 

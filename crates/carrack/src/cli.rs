@@ -216,7 +216,7 @@ pub enum ShowNat {
     /// Sessions; streams any number of rows without stopping traffic.
     #[command(after_help = SESSIONS_HELP)]
     Sessions(ListArgs),
-    /// Tables, how full they are, and their memory.
+    /// Tables, how full they are, and their memory, by NUMA socket.
     Memory,
     /// Who had an outside address and port, by deterministic NAT's arithmetic (RFC 7422), or the other way round.
     #[command(after_help = DETERMINISTIC_HELP)]

@@ -20,6 +20,7 @@ use crate::handle::Handle;
 use crate::launch::{Setup, StartError, Threads, WorkerSetup, launch};
 use crate::lock::RunLock;
 use crate::mail::{MeshEnds, WorkerEnds, mesh};
+use crate::memory::{self, Available, Budget};
 use crate::open::{self, Keep};
 use crate::plane::STATS_WORDS;
 use crate::request::{InForce, Request, RequestError};
@@ -36,6 +37,8 @@ pub struct RunOptions {
     pub exit_when_idle: bool,
     /// Repeat DPDK's own log.
     pub verbose_dpdk: bool,
+    /// Ordinary memory that may be counted on, bytes; `None`: what the machine has.
+    pub memory_available: Option<u64>,
 }
 
 /// A running daemon. Dropping it ends it: threads first, then ports, then interfaces are set back.
@@ -119,8 +122,9 @@ impl Runtime {
         warnings: Vec<Warning>,
         options: RunOptions,
     ) -> Result<Self, StartError> {
+        let mut notices = budget(&config, options.memory_available)?;
+        let told = notices.len();
         let lock = RunLock::take(&config.system.run_dir).map_err(|error| StartError::Failed(error.0))?;
-        let mut notices = Vec::new();
         if let Some(pid) = lock.dead_predecessor() {
             notices.push(format!(
                 "Process {pid} held the run directory and died; what it left behind is tidied up."
@@ -153,7 +157,7 @@ impl Runtime {
         let desired = Desired { path: path.to_owned(), config, compiled, facts };
         threads.handle.desired = Some(Arc::new(Mutex::new(desired)));
         notices.extend(memory_budget(&threads.handle));
-        for notice in &notices {
+        for notice in notices.iter().skip(told) {
             tracing::info!("{notice}");
         }
         Ok(Self { threads, keep: open.keep, notices, warnings, _lock: lock })
@@ -254,6 +258,15 @@ impl Handle {
         Some((desired.path.clone(), desired.config.text().to_owned()))
     }
 
+    /// The NUMA socket whose memory a worker uses: that of its processor, 0 when it has none of its own.
+    #[must_use]
+    pub fn socket(&self, worker: WorkerId) -> u32 {
+        let core = self.desired.as_ref().and_then(|desired| {
+            lock(desired).config.workers.cores.get(usize::from(worker.0)).map(|core| usize::from(*core))
+        });
+        core.map_or(0, memory::socket_of_core)
+    }
+
     /// Generation of the snapshot in force: 1 at the start, one more with each reload that changed something.
     #[must_use]
     pub fn generation(&self) -> u64 {
@@ -302,6 +315,25 @@ fn idle_of(idle: ConfigIdle) -> Idle {
         ConfigIdle::Sleep => Idle::Sleep,
         ConfigIdle::Poll => Idle::Poll,
     }
+}
+
+/// Tells what memory the run will take, and refuses it when that is not to be had; nothing is touched yet.
+fn budget(config: &Config, available: Option<u64>) -> Result<Vec<String>, StartError> {
+    // What only the real ports can tell is told when they are open.
+    let Ok(compiled) = carrack_config::compile(config, &PortFacts::assumed(config), None) else {
+        return Ok(Vec::new());
+    };
+    let budget = Budget::of(config, &compiled);
+    let lines = budget.lines();
+    for line in &lines {
+        tracing::info!("{line}");
+    }
+    let available = available.map_or_else(memory::available, |bytes| Available {
+        bytes,
+        by: "as the caller of the daemon says".into(),
+    });
+    budget.require(&available).map_err(StartError::Failed)?;
+    Ok(lines.into())
 }
 
 /// One line a table: how much of what, all workers together.

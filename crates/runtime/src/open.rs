@@ -1,6 +1,6 @@
 //! Opens the ports a config names: all through DPDK, or all in process.
 
-mod huge_pages;
+pub(crate) mod huge_pages;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -134,7 +134,7 @@ fn nat(page: &mut Page, backend: &dyn Backend) -> Result<(), Failure> {
     for (name, help, get) in families {
         page.family(name, "gauge", help);
         for m in &tables {
-            page.sample(name, &[("worker", &m.worker.to_string()), ("table", &m.table)], get(m));
+            page.sample(name, &[("socket", &m.socket.to_string()), ("table", &m.table)], get(m));
         }
     }
     // By pool, not by address: a pool of thousands of addresses would drown the page.

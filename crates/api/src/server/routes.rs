@@ -247,7 +247,7 @@ async fn delete_batch(
 }
 
 #[utoipa::path(get, path = "/v1/nat/memory", tag = "nat", params(NoQuery), responses(
-    (status = 200, description = "Every table of every worker.", body = Vec<Memory>),
+    (status = 200, description = "Every table on every NUMA socket, the workers there added up.", body = Vec<Memory>),
     (status = "default", description = "What went wrong.", body = ErrorBody)))]
 async fn memory(State(shared): State<Shared>, Query(_): Query<NoQuery>) -> Answer<Vec<Memory>> {
     ask(shared, |backend| backend.memory()).await

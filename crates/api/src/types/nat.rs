@@ -170,20 +170,24 @@ pub struct PoolAddress {
     pub blocks_used: u32,
 }
 
-/// One table's memory on one worker.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// One table's memory on one NUMA socket, the workers there added up.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Memory {
-    /// Worker.
-    pub worker: u8,
+    /// NUMA socket; 0 on machines without.
+    pub socket: u32,
     /// Which table.
     pub table: String,
     /// Entries it can hold.
     pub total: u64,
     /// Entries in use.
     pub used: u64,
+    /// Entries still free.
+    pub free: u64,
+    /// `used` in percent of `total`; 0 for a table without entries.
+    pub load_percent: f64,
     /// Bytes reserved.
     pub bytes: u64,
-    /// Page size behind it: `1G`, `2M`, `thp` or `4K`.
+    /// Page size behind it: `1G`, `2M`, `thp` or `4K`; several joined by `+` when workers got different ones.
     pub pages: String,
 }
 

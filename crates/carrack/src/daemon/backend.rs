@@ -262,7 +262,7 @@ impl Backend for Daemon {
 
     fn memory(&self) -> Result<Vec<Memory>, Failure> {
         let rows = self.handle.memory().map_err(failure)?;
-        Ok(rows.iter().map(|(worker, row)| rows::memory(worker.0, row)).collect())
+        Ok(rows::memory(rows.iter().map(|(worker, row)| (self.handle.socket(*worker), row))))
     }
 
     fn counters(&self) -> Result<Counters, Failure> {

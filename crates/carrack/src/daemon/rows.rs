@@ -190,15 +190,38 @@ pub(super) fn pool(names: &Names, row: &PoolRow) -> PoolAddress {
     }
 }
 
-pub(super) fn memory(worker: u8, row: &MemoryRow) -> Memory {
-    Memory {
-        worker,
-        table: row.table.into(),
-        total: row.total,
-        used: row.used,
-        bytes: row.bytes,
-        pages: row.pages.into(),
+/// One row a socket and table, in order of sockets and else as they come; the workers of a socket are added up.
+pub(super) fn memory<'a>(all: impl Iterator<Item = (u32, &'a MemoryRow)>) -> Vec<Memory> {
+    let mut rows: Vec<Memory> = Vec::new();
+    for (socket, row) in all {
+        let at = rows.iter().position(|m| m.socket == socket && m.table == row.table);
+        match at.and_then(|at| rows.get_mut(at)) {
+            Some(sum) => {
+                sum.total += row.total;
+                sum.used += row.used;
+                sum.bytes += row.bytes;
+                if !sum.pages.split('+').any(|pages| pages == row.pages) {
+                    sum.pages = format!("{}+{}", sum.pages, row.pages);
+                }
+            }
+            None => rows.push(Memory {
+                socket,
+                table: row.table.into(),
+                total: row.total,
+                used: row.used,
+                free: 0,
+                load_percent: 0.0,
+                bytes: row.bytes,
+                pages: row.pages.into(),
+            }),
+        }
     }
+    for row in &mut rows {
+        row.free = row.total.saturating_sub(row.used);
+        row.load_percent = row.used as f64 * 100.0 / row.total.max(1) as f64;
+    }
+    rows.sort_by_key(|row| row.socket);
+    rows
 }
 
 pub(super) fn event(names: &Names, sequence: u64, unix_ns: u64, event: &NatEvent) -> Event {
@@ -334,5 +357,33 @@ fn ends(outcome: TraceOutcome) -> bool {
         | TraceOutcome::Consumed
         | TraceOutcome::HandedOver(_)
         | TraceOutcome::Dropped(_) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_workers_on_one_socket_is_added_up_and_sockets_stay_apart() {
+        let row = |table, used, pages| MemoryRow { table, total: 100, used, bytes: 1_000, pages };
+        let given = [
+            (1, row("sessions", 10, "2M")),
+            (0, row("sessions", 50, "2M")),
+            (0, row("mappings", 1, "2M")),
+            (0, row("sessions", 40, "4K")),
+        ];
+        let rows = memory(given.iter().map(|(socket, row)| (*socket, row)));
+        let told =
+            |m: &Memory| (m.socket, m.table.clone(), m.total, m.used, m.free, m.bytes, m.pages.clone());
+        assert_eq!(
+            rows.iter().map(told).collect::<Vec<_>>(),
+            [
+                (0, "sessions".into(), 200, 90, 110, 2_000, "2M+4K".into()),
+                (0, "mappings".into(), 100, 1, 99, 1_000, "2M".into()),
+                (1, "sessions".into(), 100, 10, 90, 1_000, "2M".into()),
+            ]
+        );
+        assert!((rows[0].load_percent - 45.0).abs() < 1e-9);
     }
 }

@@ -178,19 +178,21 @@ pub fn pools(out: &mut dyn Write, all: Vec<PoolAddress>) -> io::Result<()> {
 
 pub fn memory(out: &mut dyn Write, all: Vec<Memory>) -> io::Result<()> {
     let mut table = Table::new(&[
-        right("WORKER"),
+        right("SOCKET"),
         left("TABLE"),
-        right("USED"),
         right("TOTAL"),
-        right("USE"),
-        right("MEMORY"),
+        right("USED"),
+        right("FREE"),
+        right("LOAD %"),
+        right("BYTES"),
         left("PAGES"),
     ]);
     let sum: u64 = all.iter().map(|m| m.bytes).sum();
     for m in all {
-        let share = percent(m.used, m.total);
-        let (used, total) = (number(m.used), number(m.total));
-        table.row(vec![m.worker.to_string(), m.table, used, total, share, bytes(m.bytes), m.pages]);
+        let counts = [m.total, m.used, m.free].map(number);
+        let [total, used, free] = counts;
+        let (load, size) = (format!("{:.1}", m.load_percent), number(m.bytes));
+        table.row(vec![m.socket.to_string(), m.table, total, used, free, load, size, m.pages]);
     }
     let some = !table.is_empty();
     table.print(out, "no tables")?;

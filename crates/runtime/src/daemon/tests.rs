@@ -293,6 +293,21 @@ fn memory_interfaces_routes_and_budget_are_told() {
 }
 
 #[test]
+fn start_without_enough_memory_is_refused_before_anything_is_touched() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("carrack.toml");
+    let run_dir = dir.path().join("run");
+    std::fs::write(&path, config_text(&run_dir, 1, "mem:lan", "mem:wan")).unwrap();
+    let options = RunOptions { memory_available: Some(1 << 20), ..RunOptions::default() };
+    let Err(StartError::Failed(why)) = Runtime::start(&path, options) else { panic!("started") };
+    assert!(why.contains("and 1.0 MiB are available") && why.contains("lower memory.frames"), "{why}");
+    assert!(!run_dir.exists(), "the run directory was made");
+    let options = RunOptions { memory_available: Some(1 << 30), ..RunOptions::default() };
+    let runtime = Runtime::start(&path, options).unwrap_or_else(|error| panic!("{error}"));
+    assert!(runtime.notices()[0].starts_with("Memory budget of each of 1 workers"));
+}
+
+#[test]
 fn second_daemon_on_the_same_run_directory_is_refused_and_the_first_goes_on() {
     let mut rig = rig(1);
     let path = rig.dir.path().join("carrack.toml");

@@ -1,0 +1,175 @@
+//! What a run will take of the machine's memory, told before anything is taken, and refused when it is not there.
+
+mod machine;
+#[cfg(test)]
+mod tests;
+
+use carrack_config::{Compiled, Config, HugePages};
+use carrack_frame::DEFAULT_HEADROOM_BYTES;
+use carrack_nat::Nat;
+use carrack_nat::policy::{Assignment, Filtering, Instance};
+use carrack_tables::{Index, PortMap, Slab};
+
+pub(crate) use machine::socket_of_core;
+pub use machine::{Available, available};
+
+use crate::open::huge_pages;
+
+/// What the bookkeeping of a pool address takes beside its port maps.
+const ADDRESS_BYTES: u64 = 512;
+/// What a port block takes: its owner, and places in the queues of free, idle and held blocks.
+const BLOCK_BYTES: u64 = 48;
+/// What a worker takes beside tables and ports: rings, stack, neighbours, fragments.
+const WORKER_BYTES: u64 = 16 << 20;
+const MIB: u64 = 1 << 20;
+
+/// Bytes that a run reserves at its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// Workers; each takes the same.
+    pub workers: u64,
+    /// Session, mapping and subscriber tables of one worker.
+    pub tables: u64,
+    /// Port maps and blocks of one worker.
+    pub ports: u64,
+    /// Rings, stack and small tables of one worker.
+    pub rest: u64,
+    /// Packet buffers of all together.
+    pub packets: u64,
+    through_dpdk: bool,
+    huge_pages: HugePages,
+}
+
+impl Budget {
+    /// Of a config.
+    #[must_use]
+    pub fn of(config: &Config, compiled: &Compiled) -> Self {
+        let (memory, instances) = (&config.memory, &compiled.snapshot.nat.instances);
+        let lines = compiled.sizes.nat.sessions as usize;
+        let permissions = if instances.iter().any(|i| i.filtering.contains(&Filtering::AddressDependent)) {
+            Slab::<[u32; 3]>::bytes_for(lines) + Index::bytes_for(lines)
+        } else {
+            0
+        };
+        let through_dpdk = config.devices().any(|(_, spec)| spec.needs_dpdk());
+        let frame = u64::from(memory.frame_bytes) + DEFAULT_HEADROOM_BYTES as u64;
+        Self {
+            workers: u64::from(config.workers.count),
+            tables: (Nat::bytes_for(compiled.sizes.nat) + permissions) as u64,
+            ports: instances.iter().map(ports_of).sum(),
+            rest: WORKER_BYTES,
+            packets: if through_dpdk {
+                u64::from(memory.dpdk_mb) * MIB
+            } else {
+                u64::from(memory.frames) * frame
+            },
+            through_dpdk,
+            huge_pages: memory.huge_pages,
+        }
+    }
+
+    /// Bytes of one worker.
+    #[must_use]
+    pub const fn per_worker(&self) -> u64 {
+        self.tables + self.ports + self.rest
+    }
+
+    /// Bytes in all.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.workers * self.per_worker() + self.packets
+    }
+
+    /// The budget in sentences: a worker's, then all.
+    #[must_use]
+    pub fn lines(&self) -> [String; 2] {
+        let [tables, ports, rest, packets] =
+            [self.tables, self.ports, self.rest, self.packets].map(|bytes| mib(bytes));
+        [
+            format!(
+                "Memory budget of each of {} workers: {:.1} MiB (tables {tables:.1}, ports {ports:.1}, rings and \
+                 small tables {rest:.1}).",
+                self.workers,
+                mib(self.per_worker())
+            ),
+            format!(
+                "Memory budget in all: {:.1} MiB, of which packet buffers {packets:.1}.",
+                mib(self.total())
+            ),
+        ]
+    }
+
+    /// Bytes that must come from ordinary pages when so many MiB of huge pages are free.
+    fn ordinary(&self, free_huge_mib: u64) -> u64 {
+        let mut free = if self.huge_pages == HugePages::Off { 0 } else { free_huge_mib * MIB };
+        // With one size of huge page asked for, nothing else is taken: its own refusal counts those pages.
+        let only = matches!(self.huge_pages, HugePages::OneG | HugePages::TwoM);
+        let mut ordinary = |bytes: u64| {
+            if only || bytes <= free {
+                free = free.saturating_sub(bytes);
+                0
+            } else {
+                bytes
+            }
+        };
+        let packets = if self.through_dpdk { ordinary(self.packets) } else { self.packets };
+        let tables: u64 = (0..self.workers).map(|_| ordinary(self.tables)).sum();
+        packets + tables + self.workers * (self.ports + self.rest)
+    }
+
+    /// Refuses what does not fit into what the machine has, reserved huge pages included.
+    ///
+    /// # Errors
+    /// A sentence: how much is needed, how much there is and by whose word, and what to lower.
+    pub fn require(&self, available: &Available) -> Result<(), String> {
+        self.fits(available, huge_pages::free_mib())
+    }
+
+    fn fits(&self, available: &Available, free_huge_mib: u64) -> Result<(), String> {
+        let needed = self.ordinary(free_huge_mib);
+        if needed <= available.bytes {
+            return Ok(());
+        }
+        Err(format!(
+            "this configuration needs {:.1} MiB of ordinary memory, and {:.1} MiB are available ({}); {}, reserve huge \
+             pages, or give the machine more memory",
+            mib(needed),
+            mib(available.bytes),
+            available.by,
+            self.advice()
+        ))
+    }
+
+    /// What to lower: the largest part.
+    fn advice(&self) -> &'static str {
+        let (tables, ports) = (self.workers * self.tables, self.workers * self.ports);
+        if self.packets > tables.max(ports) {
+            if self.through_dpdk { "lower memory.dpdk_mb" } else { "lower memory.frames" }
+        } else if ports > tables {
+            "take addresses out of the pools (nat.pool.addresses), or lower workers.count"
+        } else {
+            "lower memory.sessions and memory.mappings"
+        }
+    }
+}
+
+/// Port maps and blocks of an instance, at one worker.
+fn ports_of(instance: &Instance) -> u64 {
+    let hold = if instance.assignment == Assignment::Arbitrary { instance.port_hold_s } else { 0 };
+    let address = 3 * PortMap::bytes_for(hold) as u64 + ADDRESS_BYTES;
+    let of_pool = |pool: &carrack_nat::policy::Pool| {
+        let blocks = match instance.assignment {
+            Assignment::Blocks { size, .. } => {
+                (u64::from(pool.port_last.saturating_sub(pool.port_first)) + 1) / u64::from(size.max(1))
+            }
+            _ => 0,
+        };
+        let addresses: u64 = pool.ranges.iter().map(|range| range.count()).sum();
+        addresses * (address + blocks * BLOCK_BYTES)
+    };
+    instance.pools.iter().map(of_pool).sum()
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / MIB as f64
+}
