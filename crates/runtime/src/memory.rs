@@ -83,8 +83,7 @@ impl Budget {
     /// The budget in sentences: a worker's, then all.
     #[must_use]
     pub fn lines(&self) -> [String; 2] {
-        let [tables, ports, rest, packets] =
-            [self.tables, self.ports, self.rest, self.packets].map(|bytes| mib(bytes));
+        let [tables, ports, rest, packets] = [self.tables, self.ports, self.rest, self.packets].map(mib);
         [
             format!(
                 "Memory budget of each of {} workers: {:.1} MiB (tables {tables:.1}, ports {ports:.1}, rings and \
