@@ -25,15 +25,15 @@ use crate::tcp::next_state;
 const EVENTS_MAX: usize = 4_096;
 /// Lines swept for expiry in one call at most: bounds the time added to a burst.
 const SWEEP_LINES_MAX: usize = 16_384;
+/// Sessions ended in one call at most: bounds it where many end at once.
+const ENDS_MAX: usize = 128;
+
 /// A packet that will probably need a session, and its likely subscriber.
 #[derive(Debug)]
 struct Expected {
     flow: Flow,
     subscriber: u32,
 }
-
-/// Sessions ended in one call at most: 10 to 20 microseconds of work.
-const ENDS_MAX: usize = 128;
 
 /// What became of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,7 +160,6 @@ impl Nat {
             swept_at_ns: now.ns,
             second_s: now.s(),
             absorbed: 0,
-            // A sweep is rounded up to whole groups of 64 lines.
             due: vec![0; ENDS_MAX],
             expected: Vec::with_capacity(carrack_base::BURST_PACKETS_MAX),
             forwards_missing: false,

@@ -441,18 +441,19 @@ impl Ports {
     pub(crate) fn prefetch_port(&self, address: u16, proto: Proto, port: u16) {
         if let Some(home) = self.addresses.get(usize::from(address)) {
             home.maps.get(proto.index()).inspect(|map| map.prefetch(port));
-            let block = port.checked_sub(home.first).and_then(|at| at.checked_div(self.block_size));
-            block
-                .and_then(|at| home.blocks.get(usize::from(at)))
-                .inspect(|block| carrack_tables::prefetch(*block));
+            if let Some(at) = self.block_at(address, port) {
+                home.blocks.get(usize::from(at.block)).inspect(|block| carrack_tables::prefetch(*block));
+            }
         }
     }
 
     /// Fetches the first port's bit of a block, and the block's line.
     #[inline]
     pub(crate) fn prefetch_block(&self, at: crate::line::BlockRef, proto: Proto) {
-        if let Some(range) = self.block_range(at) {
-            self.prefetch_port(at.address, proto, *range.start());
+        if let (Some(home), Some(range)) = (self.addresses.get(usize::from(at.address)), self.block_range(at))
+        {
+            home.maps.get(proto.index()).inspect(|map| map.prefetch(*range.start()));
+            home.blocks.get(usize::from(at.block)).inspect(|block| carrack_tables::prefetch(*block));
         }
     }
 

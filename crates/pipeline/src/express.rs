@@ -12,6 +12,7 @@ use carrack_nat::{Crossings, Direction, Flow, Kind, Likely, NO_LINE, common_stat
 
 use crate::burst::Burst;
 use crate::exits::{Exit, Exits};
+use crate::forward::FRAME_BYTES_MIN;
 use crate::nat_stage::leaves;
 use crate::neighbours::Neighbours;
 use crate::parse::{Seen, in_transit, recognise};
@@ -21,8 +22,6 @@ use crate::worker::{Lap, StageClock, Worker};
 
 /// Ethernet without tags.
 const UNTAGGED: usize = 14;
-/// Shortest Ethernet frame, without check sequence.
-const FRAME_BYTES_MIN: usize = 60;
 /// What the lane knows of one packet.
 #[derive(Debug, Clone, Copy, Default)]
 struct Pass {

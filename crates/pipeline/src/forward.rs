@@ -18,7 +18,7 @@ use crate::stats::Stage;
 use crate::worker::Worker;
 
 /// Shortest Ethernet frame, without check sequence.
-const FRAME_BYTES_MIN: usize = 60;
+pub(crate) const FRAME_BYTES_MIN: usize = 60;
 /// Event slots kept free of questions for neighbours: a scan of a subnet must not starve the rest.
 const EVENT_SLOTS_KEPT: usize = 32;
 

@@ -96,7 +96,6 @@ pub(crate) struct Common {
 struct PortLines {
     mac: MacAddr,
     untagged: u16,
-    common: Option<Common>,
     single: Option<Box<[u16; VLANS]>>,
     double: HashMap<(u16, u16), u16>,
 }
@@ -130,7 +129,6 @@ impl Plan {
             .map(|port| PortLines {
                 mac: port.mac,
                 untagged: NO_INTERFACE,
-                common: None,
                 single: None,
                 double: HashMap::new(),
             })
@@ -151,7 +149,6 @@ impl Plan {
         match interface.vlan {
             Vlan::None => {
                 port.untagged = interface.id.0;
-                port.common = common_of(interface);
             }
             Vlan::Single(vlan) => {
                 let table = port.single.get_or_insert_with(|| Box::new([NO_INTERFACE; VLANS]));
@@ -228,7 +225,7 @@ impl Plan {
     /// The port's untagged interface for the fast parser; `None` when each of its packets needs a closer look.
     #[inline]
     pub(crate) fn common(&self, port: PortId) -> Option<Common> {
-        self.ports.get(port.index())?.common
+        *self.commons.get(usize::from(self.ports.get(port.index())?.untagged))?
     }
 
     /// What the fast parser needs for a frame like this one: of the interface its tags lead to.
@@ -320,10 +317,10 @@ pub(crate) const fn direction_of(side: Side) -> Option<Direction> {
 }
 
 fn common_of(interface: &Interface) -> Option<Common> {
-    let mac = interface.mac.0;
+    let (mac, header) = (interface.mac.0, header_of(interface));
     (interface.up && !interface.urpf).then_some(Common {
-        link: crate::parse::common_link(interface.mac, &header_of(interface)),
-        tag_bytes: header_of(interface).len - UNTAGGED,
+        link: crate::parse::common_link(interface.mac, &header),
+        tag_bytes: header.len - UNTAGGED,
         mac_tail: u32::from_le_bytes([mac[2], mac[3], mac[4], mac[5]]),
         interface: interface.id,
         vrf: interface.vrf,
