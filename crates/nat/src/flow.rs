@@ -1,6 +1,6 @@
 //! What the parse stage tells the engine about a packet, and the keys that tables are searched by.
 
-use carrack_base::{Proto, VrfId};
+use carrack_base::{Family, Proto, VrfId};
 
 use crate::row::Endpoint;
 
@@ -54,6 +54,13 @@ pub struct Flow {
     pub bits: u8,
     /// Kind.
     pub kind: Kind,
+    /// IP version of the packet as it came in.
+    pub family: Family,
+    /// Source address of an IPv6 packet, host byte order; `src` is then 0.
+    pub src6: u128,
+    /// Destination address of an IPv6 packet, host byte order; `dst` is then 0 until a translator has found the IPv4
+    /// address in it.
+    pub dst6: u128,
 }
 
 impl Flow {

@@ -56,6 +56,7 @@ impl Pass {
             ip_proto: 17,
             bits: 0,
             kind: Kind::Whole,
+            ..Flow::default()
         })
     }
 }

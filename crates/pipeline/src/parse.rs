@@ -177,6 +177,7 @@ pub(crate) fn parse_common(port: &Common, frame: &[u8], meta: &mut Meta) -> bool
             ip_proto: if seen.proto == Proto::Tcp { 6 } else { 17 },
             bits: seen.bits,
             kind: Kind::Whole,
+            ..Flow::default()
         },
         ingress: port.interface,
         direction: port.direction,
