@@ -128,7 +128,7 @@ pub fn session(n: u64) -> Session {
         ip_protocol: if tcp { 6 } else { 17 },
         tcp_state: if tcp { "established" } else { "-" }.into(),
         direction: "out".into(),
-        inside: Ipv4Addr::from(0x6440_0005 + n / 1_000),
+        inside: Ipv4Addr::from(0x6440_0005 + n / 1_000).into(),
         inside_port: 40_000 + (n % 1_000) as u16,
         outside: Ipv4Addr::from(0xc633_6401),
         outside_port: 1_024 + (n % 60_000) as u16,
@@ -232,7 +232,7 @@ impl Backend for Fake {
         let outside = Ipv4Addr::new(198, 51, 100, 1);
         Ok(self.live(vec![Subscriber {
             instance: "cgn1".into(),
-            inside: Ipv4Addr::new(100, 64, 0, 5),
+            inside: Ipv4Addr::new(100, 64, 0, 5).into(),
             outside: Some(outside),
             sessions: 1_100,
             mappings_tcp: 700,
@@ -252,7 +252,7 @@ impl Backend for Fake {
         let mapping = |n: u16, kind: &str| Mapping {
             instance: "cgn1".into(),
             protocol: "udp".into(),
-            inside: Ipv4Addr::new(100, 64, 0, 5),
+            inside: Ipv4Addr::new(100, 64, 0, 5).into(),
             inside_port: 40_000 + n,
             outside: Ipv4Addr::new(198, 51, 100, 1),
             outside_port: 1_024 + n,
@@ -269,7 +269,7 @@ impl Backend for Fake {
         let limit = filter.limit.filter(|limit| *limit > 0).unwrap_or(u64::MAX) as usize;
         let rows = (0..self.sessions)
             .map(session)
-            .filter(move |s| inside.is_none_or(|prefix| prefix.contains(s.inside.into())))
+            .filter(move |s| inside.is_none_or(|prefix| prefix.contains(s.inside)))
             .take(limit)
             .map(|row| Ok(Step::Row(row)));
         Ok(match self.sessions_fail_after {
@@ -296,7 +296,7 @@ impl Backend for Fake {
         known_instance(query.instance.as_deref())?;
         Ok(vec![Deterministic {
             instance: "cgn1".into(),
-            inside: query.inside.unwrap_or(Ipv4Addr::new(100, 64, 0, 5)),
+            inside: query.inside.unwrap_or(Ipv4Addr::new(100, 64, 0, 5).into()),
             outside: query.outside.unwrap_or(Ipv4Addr::new(198, 51, 100, 1)),
             port_first: 1_024,
             port_last: 2_047,

@@ -1,8 +1,8 @@
 //! The filters that requests carry.
 
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr};
 
-use carrack_base::{Prefix4, Proto, Reason};
+use carrack_base::{Prefix, Prefix4, Proto, Reason};
 use carrack_nat::row::TcpState;
 
 use crate::params::params;
@@ -15,7 +15,7 @@ params! {
         /// Protocol: tcp, udp, icmp or other.
         protocol: Proto,
         /// Inside address or prefix.
-        inside: Prefix4,
+        inside: Prefix,
         /// Inside port or ICMP identifier.
         inside_port: u16,
         /// Outside address or prefix.
@@ -41,7 +41,7 @@ params! {
         /// Protocol: tcp, udp, icmp or other.
         protocol: Proto,
         /// Inside address or prefix.
-        inside: Prefix4,
+        inside: Prefix,
         /// Inside port or ICMP identifier.
         inside_port: u16,
         /// Outside address or prefix.
@@ -97,7 +97,7 @@ params! {
         /// Name of the NAT instance; absent for all deterministic ones.
         instance: String,
         /// Inside address whose outside address and ports are asked for.
-        inside: Ipv4Addr,
+        inside: IpAddr,
         /// Outside address whose subscriber is asked for.
         outside: Ipv4Addr,
         /// Outside port whose subscriber is asked for.

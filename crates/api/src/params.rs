@@ -1,8 +1,8 @@
 //! Query parameters, declared once: the struct, its parser, its printer and its OpenAPI text come from one list.
 
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr};
 
-use carrack_base::{Prefix4, Proto, REASONS, Reason};
+use carrack_base::{Prefix, Prefix4, Proto, REASONS, Reason};
 use carrack_nat::row::TcpState;
 
 use crate::failure::Failure;
@@ -168,24 +168,37 @@ macro_rules! number_param {
 }
 number_param!(u16, u32, u64);
 
-impl Param for Prefix4 {
-    const KIND: &'static str = "string";
-    fn parse(text: &str) -> Result<Self, String> {
-        text.parse().map_err(|error: carrack_base::PrefixError| error.0)
-    }
-    fn text(&self) -> String {
-        self.to_string()
-    }
+macro_rules! prefix_param {
+    ($($kind:ty),*) => {$(
+        impl Param for $kind {
+            const KIND: &'static str = "string";
+            fn parse(text: &str) -> Result<Self, String> {
+                text.parse().map_err(|error: carrack_base::PrefixError| error.0)
+            }
+            fn text(&self) -> String {
+                self.to_string()
+            }
+        }
+    )*};
 }
+prefix_param!(Prefix, Prefix4);
 
-impl Param for Ipv4Addr {
-    const KIND: &'static str = "string";
-    fn parse(text: &str) -> Result<Self, String> {
-        text.parse().map_err(|_| format!("`{text}` is not an IPv4 address; write it like 192.0.2.1"))
-    }
-    fn text(&self) -> String {
-        self.to_string()
-    }
+macro_rules! address_param {
+    ($($kind:ty, $like:literal;)*) => {$(
+        impl Param for $kind {
+            const KIND: &'static str = "string";
+            fn parse(text: &str) -> Result<Self, String> {
+                text.parse().map_err(|_| format!("`{text}` is not an {}", $like))
+            }
+            fn text(&self) -> String {
+                self.to_string()
+            }
+        }
+    )*};
+}
+address_param! {
+    Ipv4Addr, "IPv4 address; write it like 192.0.2.1";
+    IpAddr, "address; write it like 192.0.2.1 or 2001:db8::1";
 }
 
 fn one_of<'a>(text: &str, names: impl IntoIterator<Item = &'a str> + Clone) -> String {

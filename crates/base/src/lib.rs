@@ -14,7 +14,7 @@ mod time;
 
 pub use id::{IfIndex, InstanceId, PoolId, PortId, VrfId, WorkerId};
 pub use net::{Prefix4, PrefixError, Range4};
-pub use net6::{Family, Prefix6};
+pub use net6::{Family, Prefix, Prefix6};
 pub use proto::Proto;
 pub use reason::{IcmpReply, REASONS, Reason, ReasonInfo, Severity};
 pub use time::Now;

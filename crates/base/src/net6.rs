@@ -1,10 +1,10 @@
 //! IPv6 prefixes, and which of the two IP versions a thing is of.
 
 use core::fmt;
-use core::net::Ipv6Addr;
+use core::net::{IpAddr, Ipv6Addr};
 use core::str::FromStr;
 
-use crate::net::PrefixError;
+use crate::net::{Prefix4, PrefixError};
 
 /// IP version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -112,6 +112,65 @@ impl FromStr for Prefix6 {
     }
 }
 
+/// A prefix of either version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Prefix {
+    /// IPv4.
+    V4(Prefix4),
+    /// IPv6.
+    V6(Prefix6),
+}
+
+impl Prefix {
+    /// Is `address` inside? Never one of the other version.
+    #[must_use]
+    pub fn contains(self, address: IpAddr) -> bool {
+        match (self, address) {
+            (Self::V4(prefix), IpAddr::V4(address)) => prefix.contains(address.into()),
+            (Self::V6(prefix), IpAddr::V6(address)) => prefix.contains(address.into()),
+            _ => false,
+        }
+    }
+
+    /// IP version.
+    #[must_use]
+    pub const fn family(self) -> Family {
+        match self {
+            Self::V4(_) => Family::V4,
+            Self::V6(_) => Family::V6,
+        }
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::V4(prefix) => prefix.fmt(f),
+            Self::V6(prefix) => prefix.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = PrefixError;
+
+    fn from_str(text: &str) -> Result<Self, PrefixError> {
+        if text.contains(':') { text.parse().map(Self::V6) } else { text.parse().map(Self::V4) }
+    }
+}
+
+impl From<Prefix4> for Prefix {
+    fn from(prefix: Prefix4) -> Self {
+        Self::V4(prefix)
+    }
+}
+
+impl From<Prefix6> for Prefix {
+    fn from(prefix: Prefix6) -> Self {
+        Self::V6(prefix)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,5 +201,13 @@ mod tests {
         assert!(prefix("2001:db8:1::/48").overlaps(prefix("2001:db8::/32")));
         assert!(!prefix("2001:db8:1::/48").overlaps(prefix("2001:db8:2::/48")));
         assert!(prefix("::/0").overlaps(prefix("2001:db8::/32")));
+    }
+
+    #[test]
+    fn a_prefix_holds_no_address_of_the_other_version() {
+        let (four, six): (Prefix, Prefix) = ("0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap());
+        let (a, b): (IpAddr, IpAddr) = ("192.0.2.1".parse().unwrap(), "::ffff:192.0.2.1".parse().unwrap());
+        assert!(four.contains(a) && !four.contains(b) && six.contains(b) && !six.contains(a));
+        assert_eq!((four.to_string(), six.to_string()), ("0.0.0.0/0".into(), "::/0".into()));
     }
 }

@@ -313,7 +313,7 @@ impl World {
                 let key = SessionKey {
                     instance: InstanceId(0),
                     proto: Proto::from_index(port & 3),
-                    inside: Endpoint { ip: ip([10, 0, 0, 5]), port: 1_000 + u16::from(port) },
+                    inside: Endpoint { ip: ip([10, 0, 0, 5]), port: 1_000 + u16::from(port) }.into(),
                     remote: Endpoint { ip: ip([198, 51, 0, 7]), port: u16::from(remote) },
                 };
                 self.command(|| Command::Delete { request: 1, keys: vec![key] });

@@ -118,7 +118,7 @@ impl Ports {
         self.count_in_block(at, 0, now_s);
         let event = NatEvent::BlockAllocated {
             instance: instance.id,
-            inside: subscriber.inside_ip,
+            inside: subscriber.inside(),
             block: self.block_row(at),
         };
         events(event);
@@ -210,7 +210,7 @@ impl Ports {
             held.swap(place, count - 1);
             subscriber.block_count -= 1;
         }
-        events(NatEvent::BlockReleased { instance: instance.id, inside: subscriber.inside_ip, block: row });
+        events(NatEvent::BlockReleased { instance: instance.id, inside: subscriber.inside(), block: row });
         self.held.push_back(Waiting { due_s: now_s.saturating_add(instance.port_hold_s), at });
         self.end_hold(now_s);
     }

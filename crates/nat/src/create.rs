@@ -13,7 +13,7 @@ use crate::line::{
 use crate::policy::{Filtering, Instance, Mapping as MappingBehaviour};
 use crate::pool::Wish;
 use crate::rewrite::deltas;
-use crate::row::Endpoint;
+use crate::row::{Endpoint, v4};
 use crate::syn::Hold;
 use crate::tcp::first_state;
 
@@ -58,7 +58,7 @@ impl Nat {
         }
         may_open(instance, flow).map_err(Verdict::Drop)?;
         self.open_out(flow, id.index(), hairpin, now).map_err(|reason| {
-            self.note_refusal(id.index(), flow.src, reason);
+            self.note_refusal(id.index(), v4(flow.src), reason);
             Verdict::Drop(reason)
         })
     }
@@ -279,7 +279,7 @@ impl Nat {
                     }
                     _ => 0,
                 };
-                self.note_refusal(instance.id.index(), inside, reason);
+                self.note_refusal(instance.id.index(), v4(inside), reason);
                 Verdict::Drop(reason)
             })?,
         };
@@ -300,7 +300,7 @@ impl Nat {
         let hairpin = self.directory.outside(instance.outside_vrf, flow.src).is_some();
         self.open_in(instance, subscriber, mapping, flow, hairpin, now).map_err(|reason| {
             let inside = self.tables.mappings.get(mapping).map_or(0, |m| m.inside_ip);
-            self.note_refusal(instance.id.index(), inside, reason);
+            self.note_refusal(instance.id.index(), v4(inside), reason);
             self.drop_mapping_if_unused(mapping, now.s());
             Verdict::Drop(reason)
         })

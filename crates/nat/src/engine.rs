@@ -1,6 +1,7 @@
 //! The engine of one worker: lookup and translation of packets that belong to a session. What makes, ends and shows
 //! sessions is in `create`, `expire` and `manage`.
 
+use core::net::IpAddr;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::policy::{Capacity, Instance, NatPolicy};
 use crate::pool::Ports;
 use crate::rewrite::translate;
 use crate::rng::Rng;
-use crate::row::{NatEvent, TcpState};
+use crate::row::{NatEvent, TcpState, v4};
 use crate::syn::SynTable;
 use crate::tables::Tables;
 use crate::tcp::next_state;
@@ -63,7 +64,7 @@ pub(crate) struct InstanceState {
     pub(crate) ports: Ports,
     /// Refusals since the last event, by reason.
     pub(crate) refused: Vec<u32>,
-    pub(crate) refused_last: u32,
+    pub(crate) refused_last: IpAddr,
     pub(crate) above_threshold: bool,
 }
 
@@ -77,7 +78,7 @@ impl InstanceState {
         Ok(Self {
             ports: Ports::new(instance, worker, group, pages)?,
             refused: vec![0; REASONS.len()],
-            refused_last: 0,
+            refused_last: v4(0),
             above_threshold: false,
         })
     }
@@ -267,7 +268,7 @@ impl Nat {
     pub fn settle(&mut self) {
         self.tables.settle();
         if std::mem::take(&mut self.tables.unentered) > 0 {
-            self.note_refusal(0, 0, Reason::NatIndexFull);
+            self.note_refusal(0, v4(0), Reason::NatIndexFull);
         }
     }
 

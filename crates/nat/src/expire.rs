@@ -1,5 +1,7 @@
 //! The end of sessions, mappings, blocks and subscribers, and the small work of each second.
 
+use core::net::IpAddr;
+
 use carrack_base::{Now, PoolId, Proto, Reason};
 
 use crate::engine::{Nat, idle_timeout_s};
@@ -188,7 +190,7 @@ impl Nat {
     }
 
     /// Counts a refusal for the next event (RFC 6888 REQ-11c: management is told).
-    pub(crate) fn note_refusal(&mut self, at: usize, inside: u32, reason: Reason) {
+    pub(crate) fn note_refusal(&mut self, at: usize, inside: IpAddr, reason: Reason) {
         if let Some(state) = self.states.get_mut(at) {
             state.refused_last = inside;
             if let Some(count) = state.refused.get_mut(reason as usize) {

@@ -1,9 +1,11 @@
 //! The lines of the tables: session, mapping, subscriber, permission. Plain integers, one cache line or less each.
 
+use core::net::IpAddr;
+
 use carrack_base::{InstanceId, Proto, VrfId};
 
 use crate::flow::{Direction, Flow, mapping_key, session_key};
-use crate::row::{BLOCKS_MAX, Endpoint, TcpState};
+use crate::row::{BLOCKS_MAX, Endpoint, TcpState, v4};
 
 /// "No line": never an id that a slab gives out.
 pub const NONE: u32 = u32::MAX;
@@ -249,6 +251,11 @@ impl Default for Subscriber {
 }
 
 impl Subscriber {
+    /// Its address.
+    pub(crate) fn inside(&self) -> IpAddr {
+        v4(self.inside_ip)
+    }
+
     pub(crate) fn instance(&self) -> InstanceId {
         InstanceId(self.instance)
     }

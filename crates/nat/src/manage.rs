@@ -27,7 +27,7 @@ impl Nat {
             ip_proto: session.ip_proto,
             tcp: session.tcp(),
             inbound: session.flags & INBOUND != 0,
-            inside: session.inside(),
+            inside: session.inside().into(),
             outside: session.outside(),
             remote: session.remote(),
             idle_s,
@@ -78,7 +78,7 @@ impl Nat {
             let row = MappingRow {
                 instance: InstanceId(mapping.instance),
                 proto: mapping.proto(),
-                inside: mapping.inside(),
+                inside: mapping.inside().into(),
                 outside: mapping.outside(),
                 sessions: mapping.sessions,
                 is_static: mapping.is_static(),
@@ -109,7 +109,7 @@ impl Nat {
             }
             let row = SubscriberRow {
                 instance: subscriber.instance(),
-                inside: subscriber.inside_ip,
+                inside: subscriber.inside(),
                 outside: ports.and_then(|p| p.ip_of(subscriber.address)),
                 sessions: subscriber.sessions,
                 mappings: subscriber.mappings,
@@ -190,10 +190,11 @@ impl Nat {
     pub fn delete(&mut self, key: &SessionKey, now: Now) -> bool {
         let Some(instance) = self.instance(key.instance) else { return false };
         let vrf = instance.inside_vrf;
-        let hash = self.tables.hash(session_key(key.inside, key.remote, vrf, key.proto, Direction::Out));
+        let Some(inside) = key.inside.v4() else { return false };
+        let hash = self.tables.hash(session_key(inside, key.remote, vrf, key.proto, Direction::Out));
         let found = self.tables.session_index.find(hash, |id| {
             self.tables.sessions.get(id).is_some_and(|s| {
-                s.inside() == key.inside
+                s.inside() == inside
                     && s.remote() == key.remote
                     && s.proto() == key.proto
                     && s.inside_vrf == vrf.0

@@ -382,7 +382,7 @@ impl Ports {
         subscriber.address = address;
         if let Some(home) = self.addresses.get_mut(usize::from(address)) {
             home.subscribers += 1;
-            let (inside, outside) = (subscriber.inside_ip, home.ip);
+            let (inside, outside) = (subscriber.inside(), home.ip);
             events(NatEvent::AddressBound { instance: instance.id, inside, outside });
         }
     }
@@ -400,7 +400,7 @@ impl Ports {
         }
         if let Some(home) = self.addresses.get_mut(usize::from(address)) {
             home.subscribers = home.subscribers.saturating_sub(1);
-            let (inside, outside) = (subscriber.inside_ip, home.ip);
+            let (inside, outside) = (subscriber.inside(), home.ip);
             events(NatEvent::AddressReleased { instance: instance.id, inside, outside });
         }
     }

@@ -10,6 +10,7 @@ use crate::engine::{InstanceState, Nat};
 use crate::flow::Direction;
 use crate::line::{FORWARD, HAIRPIN, INDEPENDENT, Mapping, NO_ADDRESS, NONE, REFRESH_IN, Session};
 use crate::policy::{Assignment, Filtering, Instance, NatPolicy, Pooling, StaticRule};
+use crate::row::v4;
 
 /// What becomes of one old instance.
 struct Change {
@@ -315,7 +316,7 @@ impl Nat {
             && let Err(reason) = self.tables.add_mapping(line)
         {
             self.forwards_missing = true;
-            self.note_refusal(instance.id.index(), line.inside_ip, reason);
+            self.note_refusal(instance.id.index(), v4(line.inside_ip), reason);
         }
     }
 

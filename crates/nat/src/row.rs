@@ -1,6 +1,8 @@
 //! What management sees of the engine: rows copied out of the tables, filters over them, and events.
 
-use carrack_base::{InstanceId, PoolId, Prefix4, Proto, Reason};
+use core::net::{IpAddr, Ipv4Addr};
+
+use carrack_base::{InstanceId, PoolId, Prefix, Prefix4, Proto, Reason};
 
 /// TCP connection state as the NAT sees it (RFC 6146 §3.5.2 names, sides called inside and outside).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -72,6 +74,43 @@ impl core::fmt::Display for Endpoint {
     }
 }
 
+/// Address of either IP version and port or ICMP identifier: the inside of a session or mapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HostEndpoint {
+    /// Address.
+    pub ip: IpAddr,
+    /// Port or identifier; 0 for protocols without.
+    pub port: u16,
+}
+
+impl HostEndpoint {
+    /// As an IPv4 endpoint; `None` when it is not one.
+    #[must_use]
+    pub fn v4(self) -> Option<Endpoint> {
+        match self.ip {
+            IpAddr::V4(ip) => Some(Endpoint { ip: ip.into(), port: self.port }),
+            IpAddr::V6(_) => None,
+        }
+    }
+}
+
+/// An IPv4 address in host byte order as one of either version.
+pub(crate) fn v4(ip: u32) -> IpAddr {
+    Ipv4Addr::from(ip).into()
+}
+
+impl From<Endpoint> for HostEndpoint {
+    fn from(endpoint: Endpoint) -> Self {
+        Self { ip: v4(endpoint.ip), port: endpoint.port }
+    }
+}
+
+impl core::fmt::Display for HostEndpoint {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.pad(&std::net::SocketAddr::new(self.ip, self.port).to_string())
+    }
+}
+
 /// One session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionRow {
@@ -86,7 +125,7 @@ pub struct SessionRow {
     /// Opened from outside?
     pub inbound: bool,
     /// Inside endpoint.
-    pub inside: Endpoint,
+    pub inside: HostEndpoint,
     /// Outside endpoint.
     pub outside: Endpoint,
     /// Remote endpoint.
@@ -109,7 +148,7 @@ pub struct MappingRow {
     /// Protocol.
     pub proto: Proto,
     /// Inside endpoint.
-    pub inside: Endpoint,
+    pub inside: HostEndpoint,
     /// Outside endpoint.
     pub outside: Endpoint,
     /// Sessions on it.
@@ -137,8 +176,8 @@ pub const BLOCKS_MAX: usize = 16;
 pub struct SubscriberRow {
     /// Instance.
     pub instance: InstanceId,
-    /// Inside address.
-    pub inside: u32,
+    /// Inside address; with a prefix length configured, the first address of the prefix.
+    pub inside: IpAddr,
     /// Paired outside address, when it has one.
     pub outside: Option<u32>,
     /// Sessions.
@@ -195,7 +234,7 @@ pub struct Filter {
     /// Protocol.
     pub proto: Option<Proto>,
     /// Inside address.
-    pub inside: Option<Prefix4>,
+    pub inside: Option<Prefix>,
     /// Inside port.
     pub inside_port: Option<u16>,
     /// Outside address.
@@ -211,6 +250,10 @@ pub struct Filter {
 }
 
 impl Filter {
+    fn inside(&self, inside: HostEndpoint) -> bool {
+        self.inside.is_none_or(|p| p.contains(inside.ip)) && self.inside_port.is_none_or(|p| p == inside.port)
+    }
+
     fn endpoint(prefix: Option<Prefix4>, port: Option<u16>, endpoint: Endpoint) -> bool {
         prefix.is_none_or(|p| p.contains(endpoint.ip)) && port.is_none_or(|p| p == endpoint.port)
     }
@@ -221,7 +264,7 @@ impl Filter {
         self.instance.is_none_or(|i| i == row.instance)
             && self.proto.is_none_or(|p| p == row.proto)
             && self.tcp.is_none_or(|t| t == row.tcp)
-            && Self::endpoint(self.inside, self.inside_port, row.inside)
+            && self.inside(row.inside)
             && Self::endpoint(self.outside, self.outside_port, row.outside)
             && Self::endpoint(self.remote, self.remote_port, row.remote)
     }
@@ -231,7 +274,7 @@ impl Filter {
     pub fn mapping(&self, row: &MappingRow) -> bool {
         self.instance.is_none_or(|i| i == row.instance)
             && self.proto.is_none_or(|p| p == row.proto)
-            && Self::endpoint(self.inside, self.inside_port, row.inside)
+            && self.inside(row.inside)
             && Self::endpoint(self.outside, self.outside_port, row.outside)
     }
 
@@ -255,7 +298,7 @@ pub struct SessionKey {
     /// Protocol.
     pub proto: Proto,
     /// Inside endpoint.
-    pub inside: Endpoint,
+    pub inside: HostEndpoint,
     /// Remote endpoint.
     pub remote: Endpoint,
 }
@@ -268,7 +311,7 @@ pub enum NatEvent {
         /// Instance.
         instance: InstanceId,
         /// Inside address.
-        inside: u32,
+        inside: IpAddr,
         /// The block.
         block: BlockRow,
     },
@@ -277,7 +320,7 @@ pub enum NatEvent {
         /// Instance.
         instance: InstanceId,
         /// Inside address.
-        inside: u32,
+        inside: IpAddr,
         /// The block.
         block: BlockRow,
     },
@@ -286,7 +329,7 @@ pub enum NatEvent {
         /// Instance.
         instance: InstanceId,
         /// Inside address.
-        inside: u32,
+        inside: IpAddr,
         /// Outside address.
         outside: u32,
     },
@@ -295,7 +338,7 @@ pub enum NatEvent {
         /// Instance.
         instance: InstanceId,
         /// Inside address.
-        inside: u32,
+        inside: IpAddr,
         /// Outside address.
         outside: u32,
     },
@@ -304,7 +347,7 @@ pub enum NatEvent {
         /// Instance.
         instance: InstanceId,
         /// The subscriber refused last.
-        inside: u32,
+        inside: IpAddr,
         /// Why.
         reason: Reason,
         /// Refusals since the last event of this reason.

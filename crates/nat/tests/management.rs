@@ -62,7 +62,7 @@ fn filters_choose() {
     };
     let all = Filter::default();
     assert_eq!(count(Filter { proto: Some(Proto::Tcp), ..all }), 10);
-    assert_eq!(count(Filter { inside: Some(net("10.0.0.3")), ..all }), 11);
+    assert_eq!(count(Filter { inside: Some(net("10.0.0.3").into()), ..all }), 11);
     assert_eq!(count(Filter { inside_port: Some(1), ..all }), 20);
     assert_eq!(count(Filter { outside: Some(net("192.0.2.0/24")), ..all }), 110);
     assert_eq!(count(Filter { outside: Some(net("192.0.3.0/24")), ..all }), 0);
@@ -76,7 +76,7 @@ fn filters_choose() {
 #[test]
 fn deletion_by_filter_ends_those_sessions() {
     let mut w = filled();
-    let (now, filter) = (w.now, Filter { inside: Some(net("10.0.0.3")), ..Filter::default() });
+    let (now, filter) = (w.now, Filter { inside: Some(net("10.0.0.3").into()), ..Filter::default() });
     let mut gone = 0;
     w.nats[0].walk_sessions(&mut Cursor(0), usize::MAX, &filter, true, now, |_| {
         gone += 1;
@@ -84,7 +84,7 @@ fn deletion_by_filter_ends_those_sessions() {
     });
     assert_eq!((gone, w.session_count()), (11, 99));
     check::invariants(&mut w);
-    assert!(w.subscribers().iter().all(|s| s.inside != addr("10.0.0.3")));
+    assert!(w.subscribers().iter().all(|s| s.inside != host("10.0.0.3")));
     w.wait(301);
     check::empty(&mut w);
 }
@@ -94,7 +94,7 @@ fn deletion_by_filter_ends_those_sessions() {
 fn deletion_by_name_takes_one() {
     let mut w = filled();
     let (inside, remote) = (e("10.0.0.3:4"), e("198.51.100.1:53"));
-    let key = SessionKey { instance: InstanceId(0), proto: Proto::Udp, inside, remote };
+    let key = SessionKey { instance: InstanceId(0), proto: Proto::Udp, inside: inside.into(), remote };
     let now = w.now;
     assert!(w.nats[0].delete(&key, now));
     assert!(!w.nats[0].delete(&key, now));
@@ -114,7 +114,10 @@ fn row_tells_times_and_packets() {
     w.wait(100);
     let row = w.sessions()[0];
     assert_eq!((row.packets_out, row.packets_in, row.idle_s, row.expires_s), (2, 1, 100, 200));
-    assert_eq!((row.inside, row.outside, row.remote), (e("10.0.0.1:1"), outside, e("198.51.100.1:53")));
+    assert_eq!(
+        (row.inside, row.outside, row.remote),
+        (e("10.0.0.1:1").into(), outside, e("198.51.100.1:53"))
+    );
     assert!(!row.inbound);
     w.udp_in("203.0.113.1:9", outside).unwrap();
     assert!(w.sessions().iter().any(|r| r.inbound && r.remote == e("203.0.113.1:9")));
@@ -130,7 +133,7 @@ fn binding_is_told_at_begin_and_end() {
     w.take_events();
     let bound = NatEvent::AddressBound {
         instance: InstanceId(0),
-        inside: addr("10.0.0.1"),
+        inside: host("10.0.0.1"),
         outside: addr("192.0.2.1"),
     };
     assert_eq!(w.events, [bound]);

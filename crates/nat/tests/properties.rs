@@ -113,7 +113,7 @@ fn run(w: &mut World, step: &Step) {
             if let Some(row) = rows.get(session % rows.len().max(1)) {
                 let got = w.incoming(&packet_of(row.proto, row.remote, row.outside, flags, true));
                 // What a session was made for always passes, to the right host.
-                assert_eq!(outer(&got.frame()).destination, row.inside);
+                assert_eq!(outer(&got.frame()).destination, row.inside.v4().unwrap());
             }
         }
         Step::Stranger { address, port, proto } => {
@@ -128,8 +128,8 @@ fn run(w: &mut World, step: &Step) {
                 w.incoming(&frames::icmp_error(3, 1, addr("203.0.113.254"), row.outside.ip, &about, 99))
                     .frame();
             } else {
-                let about = packet_of(row.proto, row.remote, row.inside, ACK, true);
-                w.out(&frames::icmp_error(3, 1, row.inside.ip, row.remote.ip, &about, 99));
+                let about = packet_of(row.proto, row.remote, row.inside.v4().unwrap(), ACK, true);
+                w.out(&frames::icmp_error(3, 1, row.inside.v4().unwrap().ip, row.remote.ip, &about, 99));
             }
         }
         Step::Hairpin { host, mapping } => {
@@ -150,7 +150,7 @@ fn run(w: &mut World, step: &Step) {
             if let Some(row) = rows.get(session % rows.len().max(1)) {
                 let (inside, remote) = (row.inside, row.remote);
                 let key = SessionKey { instance: InstanceId(0), proto: row.proto, inside, remote };
-                let at = w.nats[0].directory().owner_of_inside(VrfId(0), inside.ip).index();
+                let at = w.nats[0].directory().owner_of_inside(VrfId(0), inside.v4().unwrap().ip).index();
                 let now = w.now;
                 assert!(w.nats[at].delete(&key, now));
             }

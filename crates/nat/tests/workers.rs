@@ -54,7 +54,10 @@ fn no_two_workers_give_out_the_same_endpoint() {
                     let (ip, port) = (row.outside.ip, row.outside.port);
                     let owner = directory.owner_of_outside(it.outside_vrf, ip, row.proto as u8, port);
                     assert_eq!(owner, Some(WorkerId(at as u8)), "{row:?}");
-                    assert_eq!(directory.owner_of_inside(it.inside_vrf, row.inside.ip), WorkerId(at as u8));
+                    assert_eq!(
+                        directory.owner_of_inside(it.inside_vrf, row.inside.v4().unwrap().ip),
+                        WorkerId(at as u8)
+                    );
                 }
             }
             w.wait(301 + 125);

@@ -221,7 +221,8 @@ fn a_dump_stops_at_its_number_of_rows_and_deletes_no_more_than_it_shows() {
     assert_eq!(read(&mut world, reader).len(), 10);
     assert_eq!(world.sessions(), 182);
     let of_one = prefix("10.0.0.6");
-    let reader = dump(&mut world, Table::Sessions, 8, |d| (d.filter.inside, d.delete) = (Some(of_one), true));
+    let reader =
+        dump(&mut world, Table::Sessions, 8, |d| (d.filter.inside, d.delete) = (Some(of_one.into()), true));
     assert_eq!(read(&mut world, reader).len(), 64);
     assert_eq!(world.sessions(), 118);
 }
@@ -245,7 +246,7 @@ fn delete_ends_exactly_the_named_sessions_and_says_how_many() {
     let key = |port| SessionKey {
         instance: InstanceId(0),
         proto: Proto::Udp,
-        inside: Endpoint { ip: ip("10.0.0.5"), port },
+        inside: Endpoint { ip: ip("10.0.0.5"), port }.into(),
         remote: Endpoint { ip: ip("198.51.100.7"), port: 80 },
     };
     let keys = vec![key(1_000), key(1_001), key(9)];

@@ -401,7 +401,7 @@ impl Simulation {
             .map(|(proto, inside, remote)| SessionKey {
                 instance,
                 proto: *proto,
-                inside: *inside,
+                inside: (*inside).into(),
                 remote: *remote,
             })
             .collect();
@@ -416,11 +416,14 @@ impl Simulation {
     fn clear(&mut self) -> Result<(), String> {
         let (side, host) = (self.side(), self.host());
         let instance = self.world.number_of(&self.references[side].policy().name);
-        let inside = Some(carrack_base::Prefix4::of(host, 32));
+        let inside = Some(carrack_base::Prefix4::of(host, 32).into());
         let rows = self.world.network.clear(Filter { instance, inside, ..Filter::default() });
         self.tell(&format!("side {side} clear {host:x}: {}", rows.len()));
         let flows = self.references[side].flows_of(host);
-        if let Some(row) = rows.iter().find(|r| !flows.contains(&(r.proto, r.inside, r.remote))) {
+        if let Some(row) = rows
+            .iter()
+            .find(|r| !r.inside.v4().is_some_and(|inside| flows.contains(&(r.proto, inside, r.remote))))
+        {
             return Err(format!("{row:?} was deleted, of which nobody knows"));
         }
         self.references[side].deleted(&flows, rows.len() as u64)?;

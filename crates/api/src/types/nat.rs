@@ -1,6 +1,6 @@
 //! What the NAT knows: sessions, mappings, subscribers, pools, memory.
 
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr};
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -20,7 +20,7 @@ pub struct Session {
     pub direction: String,
     /// Inside address.
     #[schema(value_type = String)]
-    pub inside: Ipv4Addr,
+    pub inside: IpAddr,
     /// Inside port or ICMP identifier.
     pub inside_port: u16,
     /// Outside address.
@@ -55,7 +55,7 @@ pub struct SessionKey {
     pub protocol: String,
     /// Inside address.
     #[schema(value_type = String)]
-    pub inside: Ipv4Addr,
+    pub inside: IpAddr,
     /// Inside port or ICMP identifier.
     pub inside_port: u16,
     /// Remote address.
@@ -89,7 +89,7 @@ pub struct Mapping {
     pub protocol: String,
     /// Inside address.
     #[schema(value_type = String)]
-    pub inside: Ipv4Addr,
+    pub inside: IpAddr,
     /// Inside port or ICMP identifier.
     pub inside_port: u16,
     /// Outside address.
@@ -124,7 +124,7 @@ pub struct Subscriber {
     pub instance: String,
     /// Inside address.
     #[schema(value_type = String)]
-    pub inside: Ipv4Addr,
+    pub inside: IpAddr,
     /// Paired outside address, when it has one.
     #[schema(value_type = Option<String>)]
     pub outside: Option<Ipv4Addr>,
@@ -199,7 +199,7 @@ pub struct Deterministic {
     pub instance: String,
     /// Inside address.
     #[schema(value_type = String)]
-    pub inside: Ipv4Addr,
+    pub inside: IpAddr,
     /// Outside address.
     #[schema(value_type = String)]
     pub outside: Ipv4Addr,

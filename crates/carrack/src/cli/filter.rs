@@ -1,9 +1,9 @@
 //! Filters as options; each value is checked before the daemon is asked.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use carrack_api::{DeterministicQuery, PacketQuery, Param, RowFilter};
-use carrack_base::{Prefix4, Proto, REASONS, Reason};
+use carrack_base::{Prefix, Prefix4, Proto, REASONS, Reason};
 use carrack_nat::row::TcpState;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -19,8 +19,8 @@ pub struct FilterArgs {
     #[arg(long, short, value_name = "PROTO", value_parser = protocols())]
     protocol: Option<Proto>,
     /// Inside address or prefix.
-    #[arg(long, value_name = "PREFIX", value_parser = Prefix4::parse)]
-    inside: Option<Prefix4>,
+    #[arg(long, value_name = "PREFIX", value_parser = Prefix::parse)]
+    inside: Option<Prefix>,
     /// Inside port or ICMP identifier.
     #[arg(long, value_name = "PORT")]
     inside_port: Option<u16>,
@@ -84,8 +84,8 @@ pub struct SubscriberArgs {
     #[arg(long, value_name = "NAME")]
     instance: Option<String>,
     /// Inside address or prefix.
-    #[arg(long, value_name = "PREFIX", value_parser = Prefix4::parse)]
-    inside: Option<Prefix4>,
+    #[arg(long, value_name = "PREFIX", value_parser = Prefix::parse)]
+    inside: Option<Prefix>,
     /// Outside address or prefix.
     #[arg(long, value_name = "PREFIX", value_parser = Prefix4::parse)]
     outside: Option<Prefix4>,
@@ -147,8 +147,8 @@ pub struct DeterministicArgs {
     #[arg(long, value_name = "NAME")]
     instance: Option<String>,
     /// Inside address whose outside address and ports are asked for.
-    #[arg(long, value_name = "ADDRESS", value_parser = Ipv4Addr::parse)]
-    inside: Option<Ipv4Addr>,
+    #[arg(long, value_name = "ADDRESS", value_parser = IpAddr::parse)]
+    inside: Option<IpAddr>,
     /// Outside address whose subscriber is asked for.
     #[arg(long, value_name = "ADDRESS", requires = "outside_port", value_parser = Ipv4Addr::parse)]
     outside: Option<Ipv4Addr>,

@@ -1,6 +1,6 @@
 //! The running daemon as the API's backend: ids become names, rows become answers.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use carrack_base::{IfIndex, InstanceId, Proto};
 use carrack_config::Change;
 use carrack_config::keys::Effect;
 use carrack_nat::policy::Assignment;
+use carrack_nat::row::{Endpoint, HostEndpoint};
 use carrack_pipeline::mailbox::PacketFilter;
 use carrack_pipeline::snapshot::Snapshot;
 use carrack_runtime::{CaptureSpec, EVENTS_KEPT, Handle, ReloadError, RequestError, TraceSpec, WorkerState};
@@ -223,8 +224,8 @@ impl Backend for Daemon {
             Ok(carrack_nat::row::SessionKey {
                 instance: self.instance(&snapshot, &key.instance)?,
                 proto,
-                inside: rows::endpoint(key.inside, key.inside_port),
-                remote: rows::endpoint(key.remote, key.remote_port),
+                inside: HostEndpoint { ip: key.inside, port: key.inside_port },
+                remote: Endpoint { ip: key.remote.into(), port: key.remote_port },
             })
         };
         let keys = keys.iter().map(key).collect::<Result<Vec<_>, Failure>>()?;
@@ -244,14 +245,14 @@ impl Backend for Daemon {
         let answer = |i: &carrack_nat::policy::Instance| {
             let function = carrack_nat::Deterministic::of(i)?;
             let inside = match (query.inside, query.outside, query.outside_port) {
-                (Some(inside), ..) => inside.into(),
+                (Some(IpAddr::V4(inside)), ..) => inside.into(),
                 (None, Some(outside), Some(port)) => function.inverse(outside.into(), port)?,
                 _ => return None,
             };
             let share = function.share(inside)?;
             Some(Deterministic {
                 instance: i.name.clone(),
-                inside: inside.into(),
+                inside: Ipv4Addr::from(inside).into(),
                 outside: Ipv4Addr::from(share.outside),
                 port_first: share.first,
                 port_last: share.last,

@@ -9,9 +9,7 @@ use carrack_api::types::{
 };
 use carrack_base::{IfIndex, InstanceId, PoolId, VrfId};
 use carrack_host::NeighbourRow;
-use carrack_nat::row::{
-    BlockRow, Endpoint, MappingRow, MemoryRow, NatEvent, PoolRow, SessionRow, SubscriberRow,
-};
+use carrack_nat::row::{BlockRow, MappingRow, MemoryRow, NatEvent, PoolRow, SessionRow, SubscriberRow};
 use carrack_pipeline::mailbox::{CapturePoint, CaptureSlot, TraceOutcome, TraceStep};
 use carrack_pipeline::snapshot::{NextHop, Snapshot};
 use carrack_runtime::InterfaceRow;
@@ -61,10 +59,6 @@ impl Names {
         let named = self.pools.iter().find(|(pool, _)| *pool == id);
         named.map_or_else(|| format!("#{id}"), |(_, name)| name.clone())
     }
-}
-
-pub(super) fn endpoint(ip: Ipv4Addr, port: u16) -> Endpoint {
-    Endpoint { ip: ip.into(), port }
 }
 
 pub(super) fn interface(row: &InterfaceRow, device: String) -> Interface {
@@ -129,7 +123,7 @@ pub(super) fn session(names: &Names, worker: u8, row: &SessionRow) -> Session {
         ip_protocol: row.ip_proto,
         tcp_state: row.tcp.name().into(),
         direction: if row.inbound { "in" } else { "out" }.into(),
-        inside: row.inside.ip.into(),
+        inside: row.inside.ip,
         inside_port: row.inside.port,
         outside: row.outside.ip.into(),
         outside_port: row.outside.port,
@@ -147,7 +141,7 @@ pub(super) fn mapping(names: &Names, worker: u8, row: &MappingRow) -> Mapping {
     Mapping {
         instance: names.instance(row.instance),
         protocol: row.proto.name().into(),
-        inside: row.inside.ip.into(),
+        inside: row.inside.ip,
         inside_port: row.inside.port,
         outside: row.outside.ip.into(),
         outside_port: row.outside.port,
@@ -162,7 +156,7 @@ pub(super) fn subscriber(names: &Names, worker: u8, row: &SubscriberRow) -> Subs
     let blocks = row.blocks.iter().take(usize::from(row.block_count));
     Subscriber {
         instance: names.instance(row.instance),
-        inside: row.inside.into(),
+        inside: row.inside,
         outside: row.outside.map(Ipv4Addr::from),
         sessions: row.sessions,
         mappings_tcp: tcp,
@@ -229,19 +223,19 @@ pub(super) fn event(names: &Names, sequence: u64, unix_ns: u64, event: &NatEvent
     let block = |b: &BlockRow| format!("{}:{}-{}", ip(b.ip), b.first, b.last);
     let (kind, instance, severity, text) = match event {
         NatEvent::BlockAllocated { instance, inside, block: b } => {
-            ("block-allocated", instance, "info", format!("{} got {}", ip(*inside), block(b)))
+            ("block-allocated", instance, "info", format!("{} got {}", inside, block(b)))
         }
         NatEvent::BlockReleased { instance, inside, block: b } => {
-            ("block-released", instance, "info", format!("{} gave back {}", ip(*inside), block(b)))
+            ("block-released", instance, "info", format!("{} gave back {}", inside, block(b)))
         }
         NatEvent::AddressBound { instance, inside, outside } => {
-            ("address-bound", instance, "info", format!("{} is now {}", ip(*inside), ip(*outside)))
+            ("address-bound", instance, "info", format!("{} is now {}", inside, ip(*outside)))
         }
         NatEvent::AddressReleased { instance, inside, outside } => {
-            ("address-released", instance, "info", format!("{} is no longer {}", ip(*inside), ip(*outside)))
+            ("address-released", instance, "info", format!("{} is no longer {}", inside, ip(*outside)))
         }
         NatEvent::Refused { instance, inside, reason, count } => {
-            let text = format!("{count} refused for {}, the last for {}", reason.name(), ip(*inside));
+            let text = format!("{count} refused for {}, the last for {}", reason.name(), inside);
             ("refused", instance, reason.info().severity.name(), text)
         }
         NatEvent::PoolThreshold { instance, pool, percent, above } => {

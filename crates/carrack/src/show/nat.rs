@@ -1,7 +1,7 @@
 //! Pools, subscribers, mappings, sessions, memory.
 
 use std::io::{self, Write};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, SocketAddr};
 
 use carrack_api::types::{Deterministic, Mapping, Memory, PoolAddress, Session, Subscriber};
 
@@ -12,8 +12,8 @@ use crate::table::{Streaming, Table, left, right};
 /// Width of `255.255.255.255:65535`.
 const ENDPOINT: usize = 21;
 
-fn endpoint(ip: Ipv4Addr, port: u16) -> String {
-    format!("{ip}:{port}")
+fn endpoint(ip: impl Into<IpAddr>, port: u16) -> String {
+    SocketAddr::new(ip.into(), port).to_string()
 }
 
 pub struct Sessions(Streaming);

@@ -179,7 +179,7 @@ fn delete(shared: &Shared, socket: &Path, rate: f64, number: u64) -> Result<(), 
         let sessions = (0..BATCH).filter_map(|_| keys.get(random.below(keys.len()))).map(|key| SessionKey {
             instance: "cgn".to_owned(),
             protocol: "udp".to_owned(),
-            inside: key.inside,
+            inside: key.inside.into(),
             inside_port: key.inside_port,
             remote: key.remote,
             remote_port: key.remote_port,

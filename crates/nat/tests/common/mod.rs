@@ -20,6 +20,11 @@ pub const ACK: u8 = flag::ACK;
 pub const FIN: u8 = flag::FIN;
 pub const RST: u8 = flag::RST;
 
+/// An address of either version.
+pub fn host(text: &str) -> std::net::IpAddr {
+    text.parse().unwrap()
+}
+
 /// `10.0.0.1:1000`; without a port, port 0.
 pub fn e(text: &str) -> Endpoint {
     let (ip, port) = text.split_once(':').unwrap_or((text, "0"));

@@ -178,7 +178,7 @@ fn subscriber_is_translated_listed_and_cleared_with_one_worker_and_with_two() {
         let rows: Vec<_> = handle.sessions(Filter::default(), 0).unwrap().collect();
         assert_eq!(rows.len(), 2);
         let (_, row) = rows.iter().find(|(_, row)| row.inside.port == 4_000).unwrap();
-        assert_eq!((row.inside.ip, row.outside.port), (u32::from(SUBSCRIBER), outside_port));
+        assert_eq!((row.inside.ip, row.outside.port), (SUBSCRIBER.into(), outside_port));
         assert_eq!(handle.mappings(Filter::default(), 0).unwrap().count(), 2);
         assert_eq!(handle.subscribers(Filter::default(), 0).unwrap().count(), 1);
         assert_eq!(handle.pools().unwrap().len(), 4);

@@ -2,6 +2,7 @@ use super::*;
 use carrack_base::InstanceId;
 
 fn event(inside: u32) -> NatEvent {
+    let inside = std::net::Ipv4Addr::from(inside).into();
     NatEvent::AddressBound { instance: InstanceId(0), inside, outside: 7 }
 }
 

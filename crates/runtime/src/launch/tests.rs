@@ -162,7 +162,7 @@ fn session(port: u16) -> SessionRow {
         ip_proto: 17,
         tcp: TcpState::None,
         inbound: false,
-        inside: endpoint(1),
+        inside: endpoint(1).into(),
         outside: endpoint(2),
         remote: endpoint(3),
         idle_s: 0,
@@ -371,7 +371,8 @@ fn deletions_and_reloads_are_answered_once_all_workers_have() {
     let rig = rig(2, 256);
     let handle = &rig.threads.handle;
     let endpoint = Endpoint { ip: 1, port: 1 };
-    let key = SessionKey { instance: InstanceId(0), proto: Proto::Udp, inside: endpoint, remote: endpoint };
+    let key =
+        SessionKey { instance: InstanceId(0), proto: Proto::Udp, inside: endpoint.into(), remote: endpoint };
     assert_eq!(handle.delete_sessions(vec![key; 2_500]), Ok(2_500));
     assert_eq!(handle.delete_sessions(Vec::new()), Ok(0));
     assert_eq!(handle.clear_sessions(Filter::default()), Ok(2 * SESSIONS));
@@ -491,11 +492,8 @@ fn run_over_files_ends_by_itself_once_nothing_moves() {
 fn event_of_a_worker_reaches_every_reader() {
     let rig = rig(1, 8);
     let shared = &rig.threads.handle.shared;
-    let event = NatEvent::AddressBound {
-        instance: InstanceId(0),
-        inside: u32::from(Ipv4Addr::LOCALHOST),
-        outside: 1,
-    };
+    let event =
+        NatEvent::AddressBound { instance: InstanceId(0), inside: Ipv4Addr::LOCALHOST.into(), outside: 1 };
     shared.events.push(carrack_base::WorkerId(0), 5, event);
     for _ in 0..2 {
         let batch = rig.threads.handle.events(0, 10, Duration::from_secs(1));

@@ -8,7 +8,7 @@ use carrack_base::counters::Accounts;
 use carrack_base::{IfIndex, InstanceId, PortId, Prefix4, Proto, REASONS, Reason, VrfId};
 use carrack_nat::Cursor;
 use carrack_nat::policy::{Capacity, Instance, NatPolicy};
-use carrack_nat::row::{Endpoint, Filter};
+use carrack_nat::row::{Endpoint, Filter, SessionRow};
 use carrack_pipeline::snapshot::{
     Interface, NextHop, Policer, Policers, Port, Route, Side, Snapshot, Vlan, WorkerSizes,
 };
@@ -195,7 +195,10 @@ impl World {
             worker.nat().walk_mappings(&mut Cursor(0), usize::MAX, &Filter::default(), |row| {
                 dynamic += u64::from(!row.is_static);
                 // Protocols without ports are told apart by their remotes.
-                if outside.insert((row.proto, row.outside), (row.inside, row.sessions)).is_some() {
+                if outside
+                    .insert((row.proto, row.outside), (row.inside.v4().unwrap_or_default(), row.sessions))
+                    .is_some()
+                {
                     twice = Some(row);
                 }
                 true
@@ -209,7 +212,10 @@ impl World {
         if self.sessions() > possible {
             // It has failed already: what was there may go.
             let mut rows = self.network.clear(Filter::default());
-            rows.retain(|r| !references.iter().any(|known| known.may_have(r.proto, r.inside, r.remote)));
+            let may_have = |r: &SessionRow, known: &Reference| {
+                r.inside.v4().is_some_and(|inside| known.may_have(r.proto, inside, r.remote))
+            };
+            rows.retain(|r| !references.iter().any(|known| may_have(r, known)));
             return Err(format!("more sessions than the {possible} that may be: {rows:?}"));
         }
         references.iter().try_for_each(|reference| check_living(reference, &outside))
