@@ -1,10 +1,12 @@
 //! Small packets from parts: what tests send and what the daemon says itself.
 
+mod build6;
 #[cfg(test)]
 mod tests;
 
 use crate::ethernet::{MacAddr, ethertype};
-use crate::icmpv4::Icmpv4Mut;
+use crate::icmpv4::{self, Icmpv4Mut};
+use crate::icmpv6::{self, Icmpv6Mut};
 use crate::ipv4::{self, FLAG_DF, FLAG_MF, Ipv4Mut, OFFSET_MASK, protocol};
 use crate::tcp::TcpMut;
 use crate::udp::UdpMut;
@@ -34,6 +36,7 @@ pub struct PacketBuilder<'a> {
     vlan_count: usize,
     ethertype: u16,
     ip: Option<Ip<'a>>,
+    ip6: Option<build6::Ip6<'a>>,
     transport: Transport<'a>,
     payload: &'a [u8],
     is_padded: bool,
@@ -49,6 +52,14 @@ struct Ip<'a> {
     ttl: u8,
     protocol: Option<u8>,
     options: &'a [u8],
+}
+
+/// Whose pseudo-header a transport checksum covers.
+#[derive(Clone, Copy, Debug)]
+enum Ends {
+    None,
+    V4(u32, u32),
+    V6(u128, u128),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +85,7 @@ impl<'a> PacketBuilder<'a> {
             vlan_count: 0,
             ethertype: ethertype::IPV4,
             ip: None,
+            ip6: None,
             transport: Transport::None,
             payload: &[],
             is_padded: false,
@@ -97,7 +109,7 @@ impl<'a> PacketBuilder<'a> {
         self
     }
 
-    /// The type of a payload that is not IPv4, ARP for instance.
+    /// The type of a payload that is not IP, ARP for instance.
     #[must_use]
     pub fn ethertype(mut self, ethertype: u16) -> Self {
         self.ethertype = ethertype;
@@ -114,6 +126,8 @@ impl<'a> PacketBuilder<'a> {
     /// An IPv4 header: TTL 64, no flags, identification 0. Addresses as `Ipv4Addr`, `[u8; 4]` or `u32`.
     #[must_use]
     pub fn ipv4(mut self, src: impl Into<Ipv4Addr>, dst: impl Into<Ipv4Addr>) -> Self {
+        self.ip6 = None;
+        self.ethertype = ethertype::IPV4;
         self.ip = Some(Ip {
             src: src.into().to_bits(),
             dst: dst.into().to_bits(),
@@ -127,16 +141,16 @@ impl<'a> PacketBuilder<'a> {
         self
     }
 
-    /// Time to live.
+    /// Time to live, or hop limit.
     #[must_use]
     pub fn ttl(self, ttl: u8) -> Self {
-        self.with_ip(|ip| ip.ttl = ttl)
+        self.with_ip(|ip| ip.ttl = ttl).with_ip6(|ip| ip.hop_limit = ttl)
     }
 
-    /// DSCP and ECN.
+    /// DSCP and ECN: type of service, or traffic class.
     #[must_use]
     pub fn tos(self, tos: u8) -> Self {
-        self.with_ip(|ip| ip.tos = tos)
+        self.with_ip(|ip| ip.tos = tos).with_ip6(|ip| ip.traffic_class = tos)
     }
 
     /// Identification.
@@ -164,7 +178,7 @@ impl<'a> PacketBuilder<'a> {
     /// Protocol number of a payload given as it is.
     #[must_use]
     pub fn protocol(self, protocol: u8) -> Self {
-        self.with_ip(|ip| ip.protocol = Some(protocol))
+        self.with_ip(|ip| ip.protocol = Some(protocol)).with_ip6(|ip| ip.protocol = Some(protocol))
     }
 
     /// IPv4 options, whole words, at most 40 octets; cut to that.
@@ -212,23 +226,23 @@ impl<'a> PacketBuilder<'a> {
         self
     }
 
-    /// An ICMP header with its "rest of header" word.
+    /// An ICMP header, ICMPv6 behind an IPv6 header, with its "rest of header" word.
     #[must_use]
     pub fn icmp(mut self, kind: u8, code: u8, rest: [u8; 4]) -> Self {
         self.transport = Transport::Icmp { kind, code, rest };
         self
     }
 
-    /// An ICMP echo request.
+    /// An ICMP echo request, of the kind that fits the IP header given before.
     #[must_use]
     pub fn echo_request(self, identifier: u16, sequence: u16) -> Self {
-        self.echo(crate::icmpv4::kind::ECHO_REQUEST, identifier, sequence)
+        self.echo([icmpv4::kind::ECHO_REQUEST, icmpv6::kind::ECHO_REQUEST], identifier, sequence)
     }
 
-    /// An ICMP echo reply.
+    /// An ICMP echo reply, of the kind that fits the IP header given before.
     #[must_use]
     pub fn echo_reply(self, identifier: u16, sequence: u16) -> Self {
-        self.echo(crate::icmpv4::kind::ECHO_REPLY, identifier, sequence)
+        self.echo([icmpv4::kind::ECHO_REPLY, icmpv6::kind::ECHO_REPLY], identifier, sequence)
     }
 
     /// The innermost octets.
@@ -252,16 +266,16 @@ impl<'a> PacketBuilder<'a> {
     /// The packet.
     ///
     /// # Panics
-    /// When it is longer than an IPv4 packet can be; for tests and start-up, not for the packet path.
+    /// When it is longer than an IP packet can be; for tests and start-up, not for the packet path.
     pub fn build(&self) -> Vec<u8> {
         let mut out = vec![0u8; self.len()];
         // Invariant: the buffer has exactly the length asked for.
-        self.write(&mut out).expect("an IPv4 packet has at most 65,535 octets");
+        self.write(&mut out).expect("an IP packet has at most 65,535 octets");
         out
     }
 
     /// Writes the packet to the start of `out` and returns its length; `None` when it does not fit there or
-    /// into an IPv4 packet.
+    /// into an IP packet.
     pub fn write(&self, out: &mut [u8]) -> Option<usize> {
         let out = out.get_mut(..self.len())?;
         let mut rest = &mut *out;
@@ -273,14 +287,16 @@ impl<'a> PacketBuilder<'a> {
         let length = self.ip_header_len() + self.transport_len() + self.payload.len();
         let (packet, padding) = rest.split_at_mut_checked(length)?;
         padding.fill(0);
-        match &self.ip {
-            Some(ip) => self.write_ip(ip, packet)?,
-            None => self.write_transport(None, packet)?,
+        match (&self.ip, &self.ip6) {
+            (Some(ip), _) => self.write_ip(ip, packet)?,
+            (None, Some(ip)) => self.write_ip6(ip, packet)?,
+            (None, None) => self.write_transport(Ends::None, packet)?,
         }
         Some(out.len())
     }
 
-    fn echo(self, kind: u8, identifier: u16, sequence: u16) -> Self {
+    fn echo(self, [kind_v4, kind_v6]: [u8; 2], identifier: u16, sequence: u16) -> Self {
+        let kind = if self.ip6.is_some() { kind_v6 } else { kind_v4 };
         let ([a, b], [c, d]) = (identifier.to_be_bytes(), sequence.to_be_bytes());
         self.icmp(kind, 0, [a, b, c, d])
     }
@@ -297,7 +313,8 @@ impl<'a> PacketBuilder<'a> {
     }
 
     fn ip_header_len(&self) -> usize {
-        self.ip.as_ref().map_or(0, |ip| ipv4::HEADER_LEN + ip.options.len())
+        let v4 = self.ip.as_ref().map_or(0, |ip| ipv4::HEADER_LEN + ip.options.len());
+        v4 + self.ip6.as_ref().map_or(0, build6::Ip6::header_len)
     }
 
     fn transport_len(&self) -> usize {
@@ -313,6 +330,7 @@ impl<'a> PacketBuilder<'a> {
             Transport::None => 0xff,
             Transport::Udp { .. } => protocol::UDP,
             Transport::Tcp { .. } => protocol::TCP,
+            Transport::Icmp { .. } if self.ip6.is_some() => protocol::ICMPV6,
             Transport::Icmp { .. } => protocol::ICMP,
         }
     }
@@ -333,22 +351,26 @@ impl<'a> PacketBuilder<'a> {
         *packet.first_chunk_mut()? = header.to_bytes();
         *packet.first_mut()? = 0x40 | (header_len / 4) as u8;
         packet.get_mut(ipv4::HEADER_LEN..header_len)?.copy_from_slice(ip.options);
-        self.write_transport(Some(ip), packet.get_mut(header_len..)?)?;
+        self.write_transport(Ends::V4(ip.src, ip.dst), packet.get_mut(header_len..)?)?;
         Ipv4Mut::parse(packet).ok()?.fill_checksum();
         Some(())
     }
 
-    fn write_transport(&self, ip: Option<&Ip<'_>>, out: &mut [u8]) -> Option<()> {
+    fn write_transport(&self, ends: Ends, out: &mut [u8]) -> Option<()> {
         let (head, body) = out.split_at_mut_checked(self.transport_len())?;
         body.copy_from_slice(self.payload);
-        let (src_ip, dst_ip) = ip.map_or((0, 0), |ip| (ip.src, ip.dst));
         match self.transport {
             Transport::None => {}
             Transport::Udp { src, dst, has_checksum } => {
                 let length = u16::try_from(out.len()).ok()?;
                 put_words(out, &[src, dst, length, 0]);
                 if has_checksum {
-                    UdpMut::parse(out).ok()?.fill_checksum(src_ip, dst_ip);
+                    let mut udp = UdpMut::parse(out).ok()?;
+                    match ends {
+                        Ends::None => udp.fill_checksum(0, 0),
+                        Ends::V4(src, dst) => udp.fill_checksum(src, dst),
+                        Ends::V6(src, dst) => udp.fill_checksum_v6(src, dst),
+                    }
                 }
             }
             Transport::Tcp { src, dst, seq, ack, flags, window, options } => {
@@ -356,12 +378,20 @@ impl<'a> PacketBuilder<'a> {
                 let [seq, ack] = [seq, ack].map(|number| [(number >> 16) as u16, number as u16]);
                 put_words(out, &[src, dst, seq[0], seq[1], ack[0], ack[1], offset_and_flags, window, 0, 0]);
                 out.get_mut(20..20 + options.len())?.copy_from_slice(options);
-                TcpMut::parse(out).ok()?.fill_checksum(src_ip, dst_ip);
+                let mut tcp = TcpMut::parse(out).ok()?;
+                match ends {
+                    Ends::None => tcp.fill_checksum(0, 0),
+                    Ends::V4(src, dst) => tcp.fill_checksum(src, dst),
+                    Ends::V6(src, dst) => tcp.fill_checksum_v6(src, dst),
+                }
             }
             Transport::Icmp { kind, code, rest } => {
                 *head.first_chunk_mut()? = [kind, code, 0, 0];
                 head.get_mut(4..8)?.copy_from_slice(&rest);
-                Icmpv4Mut::parse(out).ok()?.fill_checksum();
+                match ends {
+                    Ends::V6(src, dst) => Icmpv6Mut::parse(out).ok()?.fill_checksum(src, dst),
+                    _ => Icmpv4Mut::parse(out).ok()?.fill_checksum(),
+                }
             }
         }
         Some(())

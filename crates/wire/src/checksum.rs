@@ -27,6 +27,15 @@ impl Sum {
         Sum(self.0 + u64::from(value >> 16) + u64::from(value & 0xffff))
     }
 
+    /// Adds one 128-bit field, an IPv6 address for instance.
+    #[inline(always)]
+    #[must_use]
+    pub fn with_u128(self, value: u128) -> Sum {
+        // Four halves of 32 bits: 2^16 = 1 in ones-complement arithmetic, so halves of 16 bits give the same.
+        let (high, low) = ((value >> 64) as u64, value as u64);
+        Sum(self.0 + (high >> 32) + (high & 0xffff_ffff) + (low >> 32) + (low & 0xffff_ffff))
+    }
+
     /// Adds `bytes`; an odd last octet is padded with a zero behind it (RFC 1071 §1).
     #[inline]
     #[must_use]
@@ -91,10 +100,11 @@ pub fn pseudo_v4(src: u32, dst: u32, protocol: u8, length: u16) -> Sum {
     Sum::ZERO.with_u32(src).with_u32(dst).with_u16(u16::from(protocol)).with_u16(length)
 }
 
-/// The IPv6 pseudo-header: addresses, upper-layer packet length in octets, next header (RFC 8200 §8.1).
-#[inline]
-pub fn pseudo_v6(src: &[u8; 16], dst: &[u8; 16], next_header: u8, length: u32) -> Sum {
-    Sum::ZERO.with_bytes(src).with_bytes(dst).with_u32(length).with_u16(u16::from(next_header))
+/// The IPv6 pseudo-header: addresses in host order, upper-layer packet length in octets, next header
+/// (RFC 8200 §8.1). With a routing header the destination is the final one.
+#[inline(always)]
+pub fn pseudo_v6(src: u128, dst: u128, next_header: u8, length: u32) -> Sum {
+    Sum::ZERO.with_u128(src).with_u128(dst).with_u32(length).with_u16(u16::from(next_header))
 }
 
 /// What a change of fields does to a checksum: the `~m + m'` of RFC 1624 equation 3, folded to 16 bits.
@@ -126,6 +136,20 @@ impl Delta {
     #[inline(always)]
     pub const fn of_u16_at_odd_offset(old: u16, new: u16) -> Delta {
         Delta::of_u16(old.swap_bytes(), new.swap_bytes())
+    }
+
+    /// The change of one 128-bit field at an even offset: an IPv6 address.
+    #[inline(always)]
+    pub fn of_u128(old: u128, new: u128) -> Delta {
+        Delta::of_sums(Sum::ZERO.with_u128(old), Sum::ZERO.with_u128(new))
+    }
+
+    /// The change of fields that add up to `old` into fields that add up to `new`, not necessarily of the same
+    /// sizes: a pair of IPv4 addresses into a pair of IPv6 addresses, as the pseudo-header of a translated
+    /// packet changes (RFC 1624 equation 3; RFC 7915 §4.5 and §5.5).
+    #[inline(always)]
+    pub fn of_sums(old: Sum, new: Sum) -> Delta {
+        Delta::of_u16(old.fold(), new.fold())
     }
 
     /// Both changes together.

@@ -6,7 +6,7 @@ mod extension;
 mod tests;
 
 pub use error::{ERROR_LEN_MAX, ErrorMessage, write_error, write_error_under};
-pub use extension::{Extension, ExtensionError, Object};
+pub use extension::{Extension, ExtensionError, ORIGINAL_LEN_MIN, Object};
 
 use crate::checksum::{self, Delta};
 use crate::ipv4::{Ipv4Error, Ipv4View};
@@ -249,11 +249,7 @@ impl<'a> Icmpv4View<'a> {
     /// [`ExtensionError`] when what stands there is no valid structure.
     pub fn extension(&self) -> Result<Option<Extension<'a>>, ExtensionError> {
         let Ok(original_len) = self.original_len() else { return Ok(None) };
-        match self.payload().get(original_len..) {
-            None | Some([]) => Ok(None),
-            Some(_) if original_len < extension::ORIGINAL_LEN_MIN => Err(ExtensionError::OriginalTooShort),
-            Some(bytes) => Extension::parse(bytes).map(Some),
-        }
+        Extension::behind(self.payload(), original_len)
     }
 }
 

@@ -34,6 +34,8 @@ pub mod protocol {
     pub const GRE: u8 = 47;
     /// ESP.
     pub const ESP: u8 = 50;
+    /// ICMP for IPv6.
+    pub const ICMPV6: u8 = 58;
     /// SCTP.
     pub const SCTP: u8 = 132;
 }

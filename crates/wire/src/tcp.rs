@@ -169,6 +169,12 @@ impl<'a> TcpView<'a> {
         let Ok(length) = u16::try_from(self.segment.len()) else { return false };
         checksum::pseudo_v4(src, dst, protocol::TCP, length).with_bytes(self.segment).fold() == 0xffff
     }
+
+    /// As [`TcpView::checksum_ok`], between IPv6 addresses.
+    pub fn checksum_ok_v6(&self, src: u128, dst: u128) -> bool {
+        let pseudo = checksum::pseudo_v6(src, dst, protocol::TCP, self.segment.len() as u32);
+        pseudo.with_bytes(self.segment).fold() == 0xffff
+    }
 }
 
 /// A TCP header whose fields can be changed.
@@ -267,10 +273,19 @@ impl<'a> TcpMut<'a> {
 
     /// Computes the checksum from scratch, for a whole segment between these addresses.
     pub fn fill_checksum(&mut self, src: u32, dst: u32) {
-        put16(self.head, 16, 0);
         let length = u16::try_from(HEADER_LEN + self.rest.len()).unwrap_or(u16::MAX);
-        let sum = checksum::pseudo_v4(src, dst, protocol::TCP, length);
-        put16(self.head, 16, sum.with_bytes(self.head).with_bytes(self.rest).checksum());
+        self.fill_checksum_under(checksum::pseudo_v4(src, dst, protocol::TCP, length));
+    }
+
+    /// As [`TcpMut::fill_checksum`], between IPv6 addresses.
+    pub fn fill_checksum_v6(&mut self, src: u128, dst: u128) {
+        let length = (HEADER_LEN + self.rest.len()) as u32;
+        self.fill_checksum_under(checksum::pseudo_v6(src, dst, protocol::TCP, length));
+    }
+
+    fn fill_checksum_under(&mut self, pseudo: checksum::Sum) {
+        put16(self.head, 16, 0);
+        put16(self.head, 16, pseudo.with_bytes(self.head).with_bytes(self.rest).checksum());
     }
 
     /// The octets behind the header.

@@ -97,8 +97,17 @@ impl<'a> UdpView<'a> {
     /// Whether the checksum is absent or right, for a whole datagram between these addresses.
     pub fn checksum_ok(&self, src: u32, dst: u32) -> bool {
         self.checksum() == 0
-            || checksum::pseudo_v4(src, dst, protocol::UDP, self.length()).with_bytes(self.datagram).fold()
-                == 0xffff
+            || self.checksum_ok_under(checksum::pseudo_v4(src, dst, protocol::UDP, self.length()))
+    }
+
+    /// As [`UdpView::checksum_ok`] for IPv6, where an absent checksum is wrong (RFC 8200 §8.1).
+    pub fn checksum_ok_v6(&self, src: u128, dst: u128) -> bool {
+        self.checksum() != 0
+            && self.checksum_ok_under(checksum::pseudo_v6(src, dst, protocol::UDP, self.length().into()))
+    }
+
+    fn checksum_ok_under(&self, pseudo: checksum::Sum) -> bool {
+        pseudo.with_bytes(self.datagram).fold() == 0xffff
     }
 }
 
@@ -169,9 +178,17 @@ impl<'a> UdpMut<'a> {
 
     /// Computes the checksum from scratch, for a whole datagram between these addresses.
     pub fn fill_checksum(&mut self, src: u32, dst: u32) {
+        self.fill_checksum_under(checksum::pseudo_v4(src, dst, protocol::UDP, be16(self.head, 4)));
+    }
+
+    /// As [`UdpMut::fill_checksum`], between IPv6 addresses.
+    pub fn fill_checksum_v6(&mut self, src: u128, dst: u128) {
+        self.fill_checksum_under(checksum::pseudo_v6(src, dst, protocol::UDP, be16(self.head, 4).into()));
+    }
+
+    fn fill_checksum_under(&mut self, pseudo: checksum::Sum) {
         put16(self.head, 6, 0);
-        let sum = checksum::pseudo_v4(src, dst, protocol::UDP, be16(self.head, 4));
-        put16(self.head, 6, sum.with_bytes(self.head).with_bytes(self.payload).udp_checksum());
+        put16(self.head, 6, pseudo.with_bytes(self.head).with_bytes(self.payload).udp_checksum());
     }
 
     /// The octets behind the header.

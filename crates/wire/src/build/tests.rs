@@ -81,3 +81,52 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn later_ip_header_takes_the_place_of_an_earlier_one() {
+    let six = PacketBuilder::new().ethernet(A, B).ipv6(1, 2).udp(1, 2);
+    let four = PacketBuilder::new().ethernet(A, B).ipv4(1, 2).udp(1, 2);
+    assert_eq!(six.clone().ipv4(1, 2).build(), four.build());
+    assert_eq!(four.ipv6(1, 2).build(), six.build());
+    assert_eq!(parse_l2(&six.build()).unwrap().ethertype, ethertype::IPV6);
+}
+
+proptest! {
+    #[test]
+    fn judge_agrees_with_ipv6_packets_and_their_checksums(
+        src in any::<u128>(), dst in any::<u128>(), ports in any::<(u16, u16)>(),
+        payload in proptest::collection::vec(any::<u8>(), 0..200), which in 0..3,
+    ) {
+        let base = PacketBuilder::new().ipv6(src, dst).tos(7).flow_label(9).hop_by_hop(&[]).payload(&payload);
+        let packet = match which {
+            0 => base.udp(ports.0, ports.1),
+            1 => base.tcp(ports.0, ports.1, 2).tcp_options(&[2, 4, 5, 180]),
+            _ => base.echo_request(ports.0, ports.1),
+        }
+        .build();
+        let judge = etherparse::SlicedPacket::from_ip(&packet).unwrap();
+        let Some(etherparse::NetSlice::Ipv6(ip)) = judge.net else { panic!("not IPv6") };
+        prop_assert_eq!(ip.header().traffic_class(), 7);
+        let (src, dst) = (src.to_be_bytes(), dst.to_be_bytes());
+        match judge.transport.unwrap() {
+            etherparse::TransportSlice::Udp(udp) => {
+                let expected = udp.to_header().calc_checksum_ipv6_raw(src, dst, udp.payload()).unwrap();
+                prop_assert_eq!(udp.checksum(), expected);
+            }
+            etherparse::TransportSlice::Tcp(tcp) => {
+                prop_assert_eq!(tcp.checksum(), tcp.calc_checksum_ipv6(src, dst).unwrap());
+            }
+            etherparse::TransportSlice::Icmpv6(icmp) => prop_assert!(icmp.is_checksum_valid(src, dst)),
+            other => panic!("{other:?}"),
+        }
+        let view = crate::Ipv6View::parse(&packet).unwrap();
+        let transport = &packet[usize::from(view.extensions().unwrap().offset)..];
+        let (src, dst) = (view.src(), view.dst());
+        let is_right = match which {
+            0 => crate::UdpView::parse(transport).unwrap().checksum_ok_v6(src, dst),
+            1 => crate::TcpView::parse(transport).unwrap().checksum_ok_v6(src, dst),
+            _ => crate::Icmpv6View::parse(transport).unwrap().checksum_ok(src, dst),
+        };
+        prop_assert!(is_right);
+    }
+}

@@ -112,3 +112,26 @@ proptest! {
         prop_assert!(!verify(&bytes));
     }
 }
+
+proptest! {
+    #[test]
+    fn pseudo_headers_of_both_versions_differ_by_their_addresses(
+        old in any::<(u32, u32)>(), new in any::<(u128, u128)>(), payload in proptest::collection::vec(any::<u8>(), 1..99),
+    ) {
+        let length = payload.len() as u16;
+        let four = pseudo_v4(old.0, old.1, 17, length).with_bytes(&payload).checksum();
+        let six = pseudo_v6(new.0, new.1, 17, length.into()).with_bytes(&payload).checksum();
+        let old = Sum::ZERO.with_u32(old.0).with_u32(old.1);
+        let new = Sum::ZERO.with_u128(new.0).with_u128(new.1);
+        prop_assert_eq!(Delta::of_sums(old, new).apply(four), six);
+        prop_assert_eq!(Delta::of_sums(new, old).apply(six), four);
+    }
+
+    #[test]
+    fn field_of_128_bits_counts_as_its_octets(old in any::<u128>(), new in any::<u128>()) {
+        prop_assert_eq!(Sum::ZERO.with_u128(old).fold(), reference_sum(&old.to_be_bytes()));
+        let rest = Sum::ZERO.with_u16(1);
+        let delta = Delta::of_u128(old, new);
+        prop_assert_eq!(delta.apply(rest.with_u128(old).checksum()), rest.with_u128(new).checksum());
+    }
+}

@@ -78,6 +78,18 @@ impl<'a> Extension<'a> {
         Ok(extension)
     }
 
+    /// The structure behind the first `original_len` octets of an error's payload; `None` when nothing is there.
+    pub(crate) fn behind(
+        payload: &'a [u8],
+        original_len: usize,
+    ) -> Result<Option<Extension<'a>>, ExtensionError> {
+        match payload.get(original_len..) {
+            None | Some([]) => Ok(None),
+            Some(_) if original_len < ORIGINAL_LEN_MIN => Err(ExtensionError::OriginalTooShort),
+            Some(bytes) => Extension::parse(bytes).map(Some),
+        }
+    }
+
     /// The whole structure.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
