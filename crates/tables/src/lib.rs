@@ -7,7 +7,7 @@
 //! * [`KeyedHasher`]: the hash for it, keyed per start.
 //! * [`Deadlines`]: two bytes a line and a sweep that skims them.
 //! * [`PortMap`]: the ports of one (pool address, protocol).
-//! * [`Lpm4`]: longest-prefix match over IPv4, changed by copy and publication.
+//! * [`Lpm4`], [`Lpm6`]: longest-prefix match over IPv4 and IPv6, changed by copy and publication.
 //!
 //! Each table says beforehand what it needs (`bytes_for`), so that a budget can be printed and the arena be
 //! sized by adding up. Full is a result, never a panic and never an eviction.
@@ -31,6 +31,7 @@ mod deadline;
 mod hash;
 mod index;
 mod lpm;
+mod lpm6;
 mod ports;
 mod slab;
 
@@ -39,6 +40,7 @@ pub use deadline::{Deadlines, SweepPacer};
 pub use hash::KeyedHasher;
 pub use index::{Index, IndexFull, IndexStats, IndexView, Likely};
 pub use lpm::{Lpm4, Lpm4Builder, LpmError};
+pub use lpm6::{Lpm6, Lpm6Builder};
 pub use ports::{Parity, PortMap};
 pub use slab::Slab;
 

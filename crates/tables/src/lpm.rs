@@ -1,6 +1,7 @@
 //! Longest-prefix match over IPv4 addresses: a trie of 16, 8 and 8 bits.
 
 use core::fmt;
+use core::net::{IpAddr, Ipv4Addr};
 use core::ops::RangeInclusive;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,19 +24,26 @@ const LEN_SHIFT: u32 = 25;
 const VALUE_MASK: u32 = (1 << LEN_SHIFT) - 1;
 
 /// The largest value a table can hold.
-const VALUE_MAX: u32 = VALUE_MASK - 1;
+pub(crate) const VALUE_MAX: u32 = VALUE_MASK - 1;
 
 /// Why a prefix was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LpmError {
-    /// The length is above 32.
-    Length(u8),
+    /// The length is above what addresses of that IP version have.
+    Length {
+        /// The prefix length given.
+        len: u8,
+        /// Bits of an address: 32 or 128.
+        bits: u8,
+    },
     /// The value is above 33,554,430.
     Value(u32),
     /// The address has bits set behind the prefix.
     HostBits {
         /// The address given.
-        address: u32,
+        address: IpAddr,
+        /// The address that the prefix of this length has.
+        masked: IpAddr,
         /// The prefix length given.
         len: u8,
     },
@@ -44,11 +52,12 @@ pub enum LpmError {
 impl fmt::Display for LpmError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            LpmError::Length(len) => write!(f, "prefix length {len}: an IPv4 prefix has at most 32 bits"),
+            LpmError::Length { len, bits } => {
+                let version = if bits == 32 { 4 } else { 6 };
+                write!(f, "prefix length {len}: an IPv{version} prefix has at most {bits} bits")
+            }
             LpmError::Value(value) => write!(f, "next-hop id {value}: at most {VALUE_MAX} is possible"),
-            LpmError::HostBits { address, len } => {
-                let (address, masked) =
-                    (core::net::Ipv4Addr::from(address), core::net::Ipv4Addr::from(mask(address, len)));
+            LpmError::HostBits { address, masked, len } => {
                 write!(f, "prefix {address}/{len} has host bits set; write {masked}/{len}")
             }
         }
@@ -157,13 +166,15 @@ impl Lpm4Builder {
     /// Adds a prefix or changes its value; returns the value it had. On an error nothing is changed.
     pub fn insert(&mut self, address: u32, len: u8, value: u32) -> Result<Option<u32>, LpmError> {
         if len > 32 {
-            return Err(LpmError::Length(len));
+            return Err(LpmError::Length { len, bits: 32 });
         }
         if value > VALUE_MAX {
             return Err(LpmError::Value(value));
         }
-        if mask(address, len) != address {
-            return Err(LpmError::HostBits { address, len });
+        let masked = mask(address, len);
+        if masked != address {
+            let [address, masked] = [address, masked].map(|a| Ipv4Addr::from(a).into());
+            return Err(LpmError::HostBits { address, masked, len });
         }
         let before = self.prefixes.insert((address, len), value);
         self.paint(address, len, leaf(len, value));

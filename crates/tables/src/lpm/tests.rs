@@ -112,7 +112,7 @@ fn bad_prefixes_are_refused_with_the_right_one() {
     let mut b = Lpm4Builder::new();
     let error = b.insert(ip("10.1.2.3"), 24, 1).unwrap_err();
     assert_eq!(error.to_string(), "prefix 10.1.2.3/24 has host bits set; write 10.1.2.0/24");
-    assert_eq!(b.insert(0, 33, 1), Err(LpmError::Length(33)));
+    assert_eq!(b.insert(0, 33, 1), Err(LpmError::Length { len: 33, bits: 32 }));
     assert_eq!(b.insert(0, 0, VALUE_MAX + 1), Err(LpmError::Value(VALUE_MAX + 1)));
     assert!(b.is_empty());
     assert_eq!(b.remove(5, 200), None);
