@@ -414,11 +414,12 @@ impl Backend for Fake {
             point,
             reason,
             original_len: FRAME.len() as u32,
+            lost: 0,
             bytes: FRAME.to_vec(),
         };
         let mut packets = vec![packet(0, "rx", None), packet(1, "tx", None)];
         packets.push(packet(2, "drop", Some(Reason::NatFiltered)));
-        packets.push(packet(3, "drop", Some(Reason::NatPoolExhausted)));
+        packets.push(CapturedPacket { lost: 7, ..packet(3, "drop", Some(Reason::NatPoolExhausted)) });
         packets.retain(|p| query.drops_only != Some(true) || p.reason.is_some());
         packets.retain(|p| query.reason.is_none() || p.reason == query.reason);
         packets.truncate(query.count.unwrap_or(u64::MAX) as usize);

@@ -60,6 +60,20 @@ params! {
 }
 
 params! {
+    /// Which interfaces, neighbours or routes; what is not given matches all.
+    pub struct NetworkQuery {
+        /// Name of the interface.
+        interface: String,
+        /// Name of the routing instance.
+        vrf: String,
+        /// Address or prefix: routes that hold it or lie in it, neighbours in it, interfaces whose subnet meets it.
+        address: Prefix,
+        /// Most rows to answer with; 0 or absent for all.
+        limit: u64,
+    }
+}
+
+params! {
     /// Which packets to capture or trace; addresses and ports match either direction.
     pub struct PacketQuery {
         /// Interface the packet came in by.

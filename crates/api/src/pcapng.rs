@@ -44,6 +44,9 @@ impl Writer {
             let comment = format!("dropped: {} - {}", reason.name(), reason.info().description);
             options.push(EnhancedPacketOption::Comment(Cow::Owned(comment)));
         }
+        if packet.lost > 0 {
+            options.push(EnhancedPacketOption::DropCount(packet.lost));
+        }
         self.inner
             .write_pcapng_block(EnhancedPacketBlock {
                 interface_id,

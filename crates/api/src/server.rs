@@ -2,6 +2,7 @@
 
 mod listen;
 mod metrics;
+mod network;
 mod query;
 mod routes;
 mod stream;

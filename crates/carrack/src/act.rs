@@ -85,8 +85,9 @@ pub fn trace(client: &Client, args: TraceArgs, json: bool) -> Outcome {
     let query = args.packets.query(Some(args.count));
     let stream = client.stream("/v1/trace", &query, "application/x-ndjson")?;
     let mut out = io::stdout().lock();
-    let mut last = None;
+    let (mut last, mut packets) = (None, std::collections::BTreeSet::new());
     stream.rows(|record: TraceRecord| {
+        packets.insert((record.worker, record.packet));
         if json {
             let line = serde_json::to_string(&record).map_err(io::Error::from)?;
             writeln!(out, "{line}")?;
@@ -98,8 +99,12 @@ pub fn trace(client: &Client, args: TraceArgs, json: bool) -> Outcome {
         out.flush()?;
         Ok::<(), Fail>(())
     })?;
-    if last.is_none() && !json {
-        writeln!(out, "no packet matched")?;
+    let seen = packets.len() as u64;
+    if seen < args.count {
+        eprintln!(
+            "ended after {seen} of {} packets: another trace was started meanwhile (there is one at a time), or the daemon stopped",
+            args.count
+        );
     }
     Ok(())
 }
@@ -145,7 +150,7 @@ pub fn capture(client: &Client, args: CaptureArgs, json: bool) -> Outcome {
     }
     // The daemon is asked first: a wrong filter must not leave an empty file, or worse, replace a full one.
     let stream = client.stream("/v1/capture", &query, "application/x-pcapng")?.end_on_interrupt();
-    let packets = if to_stdout {
+    let Copied { packets, lost } = if to_stdout {
         copy_blocks(stream, &mut io::stdout().lock())?
     } else {
         let file = File::create(&args.write).map_err(|error| {
@@ -159,24 +164,41 @@ pub fn capture(client: &Client, args: CaptureArgs, json: bool) -> Outcome {
     };
     if json && !to_stdout {
         let file = serde_json::to_string(&args.write.display().to_string()).unwrap_or_default();
-        writeln!(io::stdout(), "{{\"file\":{file},\"packets\":{packets}}}")?;
+        writeln!(io::stdout(), "{{\"file\":{file},\"packets\":{packets},\"lost\":{lost}}}")?;
     } else {
         eprintln!("{} packets in {}", number(packets), args.write.display());
+        if lost > 0 {
+            eprintln!(
+                "{} more were lost on the way: they came faster than they are read; narrow the filter",
+                number(lost)
+            );
+        }
     }
     Ok(())
 }
 
 /// Type of pcapng's enhanced packet block.
 const PACKET_BLOCK: u32 = 6;
+/// Where its options begin when it holds no bytes of a packet; where the number of those bytes stands.
+const PACKET_BLOCK_HEAD: usize = 28;
+const PACKET_BLOCK_CAPTURED: usize = 20;
+/// The option that tells how many packets are missing before this one.
+const DROP_COUNT_OPTION: u16 = 4;
 
-/// Copies whole pcapng blocks, so that the file is readable wherever the capture ends; returns the packets.
-fn copy_blocks(mut stream: carrack_api::client::Stream<'_>, out: &mut dyn Write) -> Result<u64, Fail> {
+/// What a capture brought.
+struct Copied {
+    packets: u64,
+    lost: u64,
+}
+
+/// Copies whole pcapng blocks, so that the file is readable wherever the capture ends.
+fn copy_blocks(mut stream: carrack_api::client::Stream<'_>, out: &mut dyn Write) -> Result<Copied, Fail> {
     let mut blocks = Blocks::default();
     while let Some(chunk) = stream.next_chunk()? {
         blocks.add(&chunk, out)?;
         out.flush()?;
     }
-    Ok(blocks.packets)
+    Ok(Copied { packets: blocks.packets, lost: blocks.lost })
 }
 
 /// Cuts a pcapng stream at the ends of its blocks.
@@ -185,6 +207,7 @@ struct Blocks {
     waiting: Vec<u8>,
     big: Option<bool>,
     packets: u64,
+    lost: u64,
 }
 
 impl Blocks {
@@ -206,7 +229,10 @@ impl Blocks {
             if self.waiting.len() - whole < len {
                 break;
             }
-            self.packets += u64::from(kind == PACKET_BLOCK);
+            if kind == PACKET_BLOCK {
+                self.packets += 1;
+                self.lost += self.waiting.get(whole..whole + len).map_or(0, |block| lost_before(block, big));
+            }
             whole += len;
         }
         out.write_all(self.waiting.get(..whole).unwrap_or_default())?;
@@ -223,6 +249,29 @@ fn big_endian(header: [u8; 12]) -> Option<bool> {
         [0x4d, 0x3c, 0x2b, 0x1a] => Some(false),
         _ => None,
     }
+}
+
+/// How many packets an enhanced packet block says are missing before it.
+fn lost_before(block: &[u8], big: bool) -> u64 {
+    let half = |at: usize| {
+        let half = block.get(at..at + 2).and_then(|half| half.try_into().ok());
+        half.map(if big { u16::from_be_bytes } else { u16::from_le_bytes })
+    };
+    let captured =
+        block.get(PACKET_BLOCK_CAPTURED..PACKET_BLOCK_CAPTURED + 4).and_then(|word| word.try_into().ok());
+    let captured = captured.map_or(0, if big { u32::from_be_bytes } else { u32::from_le_bytes }) as usize;
+    let mut at = PACKET_BLOCK_HEAD + captured.next_multiple_of(4);
+    while let (Some(code), Some(len)) = (half(at), half(at + 2)) {
+        let value = block.get(at + 4..at + 12).and_then(|value| value.try_into().ok());
+        match (code, value) {
+            (0, _) => break,
+            (DROP_COUNT_OPTION, Some(value)) => {
+                return if big { u64::from_be_bytes(value) } else { u64::from_le_bytes(value) };
+            }
+            _ => at += 4 + usize::from(len).next_multiple_of(4),
+        }
+    }
+    0
 }
 
 /// Type and length of the block that starts at `at`.

@@ -8,7 +8,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-pub use filter::{DeterministicArgs, FilterArgs, ListArgs, PacketArgs, SubscriberArgs};
+pub use filter::{DeterministicArgs, FilterArgs, ListArgs, NetworkArgs, PacketArgs, SubscriberArgs};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -161,12 +161,13 @@ Examples:
 #[derive(Debug, Subcommand)]
 pub enum Show {
     /// Interfaces: state, addresses, traffic.
-    Interfaces,
+    Interfaces(NetworkArgs),
     /// Neighbours (ARP).
     #[command(alias = "neighbors")]
-    Neighbours,
+    Neighbours(NetworkArgs),
     /// Routes of all routing instances.
-    Routes,
+    #[command(after_help = ROUTES_HELP)]
+    Routes(NetworkArgs),
     /// Network address translation.
     #[command(subcommand)]
     Nat(ShowNat),
@@ -197,6 +198,13 @@ pub enum Show {
     /// Is the daemon well?
     Health,
 }
+
+const ROUTES_HELP: &str = "\
+Of all routes that hold an address, packets take the one with the longest prefix.
+
+Examples:
+  carrack show routes --address 203.0.113.10     which routes hold this address?
+  carrack show routes --vrf business --limit 20";
 
 const COUNTERS_HELP: &str = "\
 The equation: received + handed in + originated = forwarded + punted + consumed + handed out + held + dropped.
@@ -280,7 +288,8 @@ pub struct TraceArgs {
 }
 
 const TRACE_HELP: &str = "\
-Waits for matching packets; Ctrl-C ends it. Filters match the packet as it came in.
+Waits for matching packets; Ctrl-C ends it. Filters match the packet as it came in. There is one trace at a time: a
+new one ends the one before.
 
 Examples:
   carrack trace -n 3 --address 100.64.0.5 --protocol tcp
@@ -308,7 +317,9 @@ pub struct CaptureArgs {
 
 const CAPTURE_HELP: &str = "\
 The file has one interface for each interface and point (NAME.rx, NAME.tx, NAME.drop); a drop's reason is the packet's
-comment. A packet that passes is seen twice, before and after translation.
+comment. A packet that passes is seen twice, before and after translation. Of each packet the first 512 bytes are kept.
+Packets that come faster than they are written are left out of the file, never held up: the next one's drop count says
+how many, and so does the last line. Four captures can run at once.
 
 Examples:
   carrack capture -w all.pcapng -n 1000

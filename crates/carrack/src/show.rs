@@ -17,9 +17,9 @@ use crate::table::{Table, left, right};
 
 pub fn run(client: &Client, what: Show, json: bool) -> Outcome {
     match what {
-        Show::Interfaces => answer(client, "/v1/interfaces", &NoQuery {}, json, network::interfaces),
-        Show::Neighbours => answer(client, "/v1/neighbours", &NoQuery {}, json, network::neighbours),
-        Show::Routes => rows(client, "/v1/routes", &NoQuery {}, json, network::Routes::new()),
+        Show::Interfaces(args) => answer(client, "/v1/interfaces", &args.query(), json, network::interfaces),
+        Show::Neighbours(args) => answer(client, "/v1/neighbours", &args.query(), json, network::neighbours),
+        Show::Routes(args) => rows(client, "/v1/routes", &args.query(), json, network::Routes::new()),
         Show::Nat(what) => nat(client, what, json),
         Show::Counters { all } => {
             let query = CounterQuery { nonzero: (!all).then_some(true) };

@@ -142,6 +142,27 @@ fn filters_reach_the_daemon() {
 }
 
 #[test]
+fn interfaces_neighbours_and_routes_have_filters() {
+    let daemon = daemon(Fake::default());
+    let first = |args: &str| {
+        let column =
+            |line: &str| line.split_whitespace().nth(usize::from(args.contains("routes"))).map(str::to_owned);
+        daemon.ok(args).lines().skip(1).filter_map(column).collect::<Vec<_>>()
+    };
+    assert_eq!(first("show routes --address 192.0.2.1"), ["0.0.0.0/0", "192.0.2.0/30"]);
+    assert_eq!(first("show routes --address 203.0.113.0/24"), ["0.0.0.0/0"]);
+    assert_eq!(first("show routes --limit 1"), ["0.0.0.0/0"]);
+    assert_eq!(first("show routes --interface inside"), ["routes)"]);
+    assert_eq!(first("show interfaces --interface outside"), ["outside"]);
+    assert_eq!(first("show interfaces --address 192.0.2.7"), ["outside"]);
+    assert_eq!(first("show neighbours --address 192.0.2.0/24"), ["outside"]);
+    assert_eq!(first("show neighbours --address 192.0.2.2"), ["(no"]);
+    assert_eq!(first("show neighbours --vrf default"), ["outside"]);
+    let (code, error) = daemon.fails("show routes --interface insde");
+    assert_eq!((code, error.contains("did you mean `inside`?")), (1, true), "{error}");
+}
+
+#[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
     let daemon = daemon(Fake { sessions: u64::from(u32::MAX), ..Fake::default() });
     for json in [false, true] {
@@ -203,6 +224,9 @@ fn a_trace_reads_packet_by_packet() {
     let daemon = daemon(Fake::default());
     golden("trace.txt", &daemon.ok("trace -n 2"));
     golden("trace-bytes.txt", &daemon.ok("trace -n 2 --bytes"));
+    let said = |args: &str| String::from_utf8(at(&daemon.socket, args).stderr).unwrap();
+    assert!(said("trace -n 3").contains("ended after 2 of 3 packets"), "{}", said("trace -n 3"));
+    assert_eq!(said("trace -n 2"), "");
     let lines = daemon.ok("trace --json");
     assert_eq!(lines.lines().filter(|line| line.starts_with('{')).count(), 5);
 }
@@ -254,6 +278,10 @@ fn only_the_drops_asked_for_are_captured() {
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["packets"], packets, "{args}");
     }
+    // The fake lost 7 before its last packet.
+    let output = at(&daemon.socket, &format!("capture -w {}", file.display()));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("7 more were lost"), "{said}");
 }
 
 #[test]

@@ -93,7 +93,8 @@ impl World {
         for ends in &mut self.ends {
             let (slots, reader) = rtrb::RingBuffer::new(4);
             let filter = PacketFilter::default();
-            let capture = Capture { filter, rx: true, tx: true, drops: true, packets_max: 20, slots };
+            let capture =
+                Capture { filter, rx: true, tx: true, drops: true, packets_max: 20, slots, lost: 0 };
             let _ = ends.commands.push(Command::Capture(capture));
             self.watchers.push(Box::new(reader));
             let (steps, reader) = rtrb::RingBuffer::new(4);

@@ -42,4 +42,4 @@ pub use line::NONE as NO_LINE;
 pub use manage::Cursor;
 pub use ownership::WorkerGroup;
 pub use rng::Rng;
-pub use syn::OverdueSyn;
+pub use syn::{KEPT_BYTES, OverdueSyn};

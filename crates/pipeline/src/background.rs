@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use carrack_base::{IfIndex, Now, Reason};
 use carrack_frame::FramePool;
-use carrack_nat::{Kind, OverdueSyn};
+use carrack_nat::{KEPT_BYTES, Kind, OverdueSyn};
 use carrack_wire::ethernet::MacAddr;
 use carrack_wire::ipv4::Ipv4View;
 
@@ -180,6 +180,9 @@ impl Worker {
         self.accounts.drop_n(reason, 1);
         let Ok(packet) = Ipv4View::parse_quoted(syn.packet()) else { return };
         let Some(ingress) = self.outside_interface(syn.vrf) else { return };
+        if self.taps.capturing {
+            self.capture_syn(syn, ingress, now);
+        }
         let meta = Meta {
             flow: carrack_nat::Flow {
                 src: packet.src(),
@@ -193,6 +196,18 @@ impl Worker {
             ..Meta::default()
         };
         self.answer_packet(syn.packet(), &meta, reason, now, pool);
+    }
+
+    /// Of a held SYN only the start of its packet is kept: it is captured behind a link header of zeros.
+    #[cold]
+    fn capture_syn(&mut self, syn: &OverdueSyn, ingress: IfIndex, now: Now) {
+        const LINK_BYTES: usize = 14;
+        let mut frame = [0; LINK_BYTES + KEPT_BYTES];
+        frame[12..LINK_BYTES].copy_from_slice(&[0x08, 0x00]);
+        let len = syn.packet().len().min(KEPT_BYTES);
+        frame[LINK_BYTES..][..len].copy_from_slice(&syn.packet()[..len]);
+        let point = CapturePoint::Drop(Reason::NatTcpUnsolicitedSyn);
+        self.taps.capture(point, ingress, None, &frame[..LINK_BYTES + len], now);
     }
 
     fn outside_interface(&self, vrf: carrack_base::VrfId) -> Option<IfIndex> {

@@ -131,6 +131,8 @@ pub struct CaptureSlot {
     pub len: u16,
     /// Valid bytes of `bytes`.
     pub captured: u16,
+    /// Copies that this worker could not deliver since the slot before: the reader was too slow.
+    pub lost: u32,
     /// The first bytes.
     pub bytes: [u8; CAPTURE_BYTES],
 }
@@ -149,6 +151,8 @@ pub struct Capture {
     pub packets_max: u64,
     /// Where they go; a full ring loses the packet's copy and counts it.
     pub slots: rtrb::Producer<CaptureSlot>,
+    /// Copies lost since the last one delivered; begins at 0.
+    pub lost: u32,
 }
 
 /// One thing that happened to a traced packet.

@@ -53,6 +53,8 @@ pub struct WorkerStats {
     pub stages: [StageStats; STAGES.len()],
     /// NAT events lost because the control plane was slow.
     pub events_lost: u64,
+    /// Copies for captures that were lost because their reader was slow.
+    pub captures_lost: u64,
     /// Sessions now.
     pub sessions: u64,
     /// Mappings now.

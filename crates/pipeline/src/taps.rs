@@ -16,6 +16,8 @@ pub(crate) struct Taps {
     captures: Vec<Capture>,
     trace: Option<Trace>,
     traced: u32,
+    /// Copies that found their ring full, since start.
+    pub(crate) lost: u64,
     /// Somebody captures.
     pub(crate) capturing: bool,
     /// Somebody traces.
@@ -78,7 +80,6 @@ impl Taps {
             if !fits || !matches(&capture.filter, interface, meta, frame) {
                 continue;
             }
-            capture.packets_max -= 1;
             let captured = frame.len().min(CAPTURE_BYTES);
             let mut bytes = [0; CAPTURE_BYTES];
             bytes[..captured].copy_from_slice(&frame[..captured]);
@@ -88,10 +89,16 @@ impl Taps {
                 point,
                 len: frame.len() as u16,
                 captured: captured as u16,
+                lost: capture.lost,
                 bytes,
             };
-            // A full ring loses the copy; the reader sees the gap in its own count.
-            let _ = capture.slots.push(slot);
+            // A full ring loses the copy; the next one that fits says how many were lost before it.
+            if capture.slots.push(slot).is_ok() {
+                (capture.packets_max, capture.lost) = (capture.packets_max - 1, 0);
+            } else {
+                capture.lost = capture.lost.saturating_add(1);
+                self.lost += 1;
+            }
         }
         if self.captures.iter().any(|c| c.packets_max == 0) {
             self.tidy();

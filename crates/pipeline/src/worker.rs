@@ -404,9 +404,16 @@ impl Worker {
     }
 
     /// What the port did not take is dropped and counted.
-    pub fn tx_failed(&mut self, port: PortId) {
+    pub fn tx_failed(&mut self, port: PortId, now: Now) {
         let Some(queue) = self.tx.get_mut(port.index()) else { return };
         for frame in queue.drain(..) {
+            if self.taps.capturing {
+                let link = carrack_wire::vlan::parse_l2(frame.bytes()).ok();
+                let interface = link.and_then(|link| self.plan.interface_of(port, link.tags()));
+                let interface = interface.unwrap_or_default();
+                let point = CapturePoint::Drop(Reason::TxQueueFull);
+                self.taps.capture(point, interface, None, frame.bytes(), now);
+            }
             self.accounts.forwarded -= 1;
             self.accounts.forwarded_bytes -= frame.len() as u64;
             self.accounts.drop_n(Reason::TxQueueFull, 1);
@@ -437,6 +444,7 @@ impl Worker {
     /// The worker's figures.
     pub fn stats(&mut self) -> &WorkerStats {
         self.stats.events_lost = self.nat.events_lost();
+        self.stats.captures_lost = self.taps.lost;
         self.stats.sessions = self.nat.session_count() as u64;
         self.stats.mappings = self.nat.mapping_count() as u64;
         self.stats.subscribers = self.nat.subscriber_count() as u64;

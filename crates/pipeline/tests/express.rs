@@ -17,7 +17,7 @@ const REMOTES: [&str; 4] = ["198.51.100.7:80", "192.88.99.1:443", "192.88.99.2:5
 fn watch(world: &mut World) -> rtrb::Consumer<CaptureSlot> {
     let (slots, reader) = rtrb::RingBuffer::new(16);
     let filter = PacketFilter { interface: Some(IfIndex(99)), ..PacketFilter::default() };
-    let capture = Capture { filter, rx: true, tx: true, drops: true, packets_max: 1, slots };
+    let capture = Capture { filter, rx: true, tx: true, drops: true, packets_max: 1, slots, lost: 0 };
     assert!(world.ends[0].commands.push(Command::Capture(capture)).is_ok());
     world.turn();
     reader

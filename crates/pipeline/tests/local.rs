@@ -92,7 +92,7 @@ fn the_control_planes_packets_leave_as_they_are() {
     carrack_frame::FramePool::free_all(&mut world.pool, &mut frames);
     world.workers[0].background(world.now, &mut world.pool);
     assert_eq!(world.workers[0].tx(carrack_base::PortId(TAGGED)).unwrap().len(), 8);
-    world.workers[0].tx_failed(carrack_base::PortId(TAGGED));
+    world.workers[0].tx_failed(carrack_base::PortId(TAGGED), world.now);
     world.balanced();
     assert_eq!(world.new_drops(), [(Reason::TxQueueFull, 8)]);
 }
@@ -114,7 +114,7 @@ fn what_the_port_did_not_take_is_dropped_and_not_forwarded() {
     }
     world.workers[0].process(world.now, carrack_base::PortId(IN), &mut world.pool);
     let taken: Vec<_> = world.workers[0].tx(carrack_base::PortId(OUT)).unwrap().drain(..5).collect();
-    world.workers[0].tx_failed(carrack_base::PortId(OUT));
+    world.workers[0].tx_failed(carrack_base::PortId(OUT), world.now);
     world.balanced();
     let accounts = world.workers[0].accounts();
     assert_eq!((accounts.forwarded, accounts.forwarded_bytes), (5, 5 * 67));
@@ -137,7 +137,7 @@ fn a_stuck_port_loses_packets_under_its_own_reason() {
         world.workers[0].done(&mut world.pool);
     }
     assert_eq!(world.new_drops(), [(Reason::TxQueueFull, 640 - 512)]);
-    world.workers[0].tx_failed(carrack_base::PortId(OUT));
+    world.workers[0].tx_failed(carrack_base::PortId(OUT), world.now);
 }
 
 #[test]

@@ -18,7 +18,7 @@ const REMOTE: &str = "198.51.100.7:80";
 fn capture(world: &mut World, change: impl Fn(&mut Capture)) -> rtrb::Consumer<CaptureSlot> {
     let (slots, reader) = rtrb::RingBuffer::new(64);
     let filter = PacketFilter::default();
-    let mut capture = Capture { filter, rx: true, tx: true, drops: true, packets_max: 1_000, slots };
+    let mut capture = Capture { filter, rx: true, tx: true, drops: true, packets_max: 1_000, slots, lost: 0 };
     change(&mut capture);
     assert!(world.ends[0].commands.push(Command::Capture(capture)).is_ok());
     world.turn();
@@ -97,6 +97,40 @@ fn capture_ends_after_its_count_and_when_nobody_reads() {
     drop(slow);
     world.turn();
     world.pass(IN, &udp(IN, "10.0.0.5:1000", REMOTE));
+}
+
+#[test]
+fn a_capture_says_how_many_copies_its_slow_reader_missed() {
+    let mut world = world();
+    let mut reader = capture(&mut world, |c| (c.tx, c.packets_max) = (false, 70));
+    let frame = udp(IN, "10.0.0.5:1000", REMOTE);
+    (0..69).for_each(|_| drop(world.pass(IN, &frame)));
+    let slots: Vec<_> = std::iter::from_fn(|| reader.pop().ok()).collect();
+    assert_eq!((slots.len(), slots.iter().map(|slot| slot.lost).sum::<u32>()), (64, 0));
+    assert_eq!(world.workers[0].stats().captures_lost, 5);
+    // What was lost does not count towards the packets asked for.
+    (0..8).for_each(|_| drop(world.pass(IN, &frame)));
+    let lost: Vec<u32> = std::iter::from_fn(|| reader.pop().ok()).map(|slot| slot.lost).collect();
+    assert_eq!(lost, [5, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn packets_that_a_port_refused_and_held_syns_are_captured_as_drops() {
+    let mut world = world();
+    let mut reader = capture(&mut world, |c| c.filter.dropped = Some(None));
+    let frame = world.pool.alloc_copy(&udp(IN, "10.0.0.5:1000", REMOTE)).unwrap();
+    world.workers[0].rx_buffer().push(frame);
+    world.workers[0].process(world.now, carrack_base::PortId(IN), &mut world.pool);
+    world.workers[0].tx_failed(carrack_base::PortId(OUT), world.now);
+    world.workers[0].done(&mut world.pool);
+    assert_eq!(points(&mut reader), [(CapturePoint::Drop(Reason::TxQueueFull), IF_OUT)]);
+    assert_eq!(world.new_drops(), [(Reason::TxQueueFull, 1)]);
+    let syn = tcp(OUT, "198.51.100.7:4000", "192.0.2.1:9", 0x02);
+    world.send(OUT, &syn);
+    world.wait_ms(7_000);
+    let slot = reader.pop().unwrap();
+    assert_eq!(slot.point, CapturePoint::Drop(Reason::NatTcpUnsolicitedSyn));
+    assert_eq!(slot.bytes[14..usize::from(slot.captured)], syn[14..]);
 }
 
 fn trace(world: &mut World, packets_max: u32, filter: PacketFilter) -> rtrb::Consumer<TraceStep> {

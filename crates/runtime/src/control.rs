@@ -254,7 +254,7 @@ impl Control {
                 let rings = self.open_rings(CAPTURE_RING, |slots| {
                     let (filter, packets_max) = (spec.filter, spec.packets_max);
                     let (rx, tx, drops) = (spec.rx, spec.tx, spec.drops);
-                    Command::Capture(Capture { filter, rx, tx, drops, packets_max, slots })
+                    Command::Capture(Capture { filter, rx, tx, drops, packets_max, slots, lost: 0 })
                 });
                 let _ = reply.send(rings);
             }

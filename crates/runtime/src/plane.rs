@@ -26,8 +26,8 @@ impl DataPlane for Worker {
         Worker::tx(self, port)
     }
 
-    fn tx_failed(&mut self, port: PortId) {
-        Worker::tx_failed(self, port);
+    fn tx_failed(&mut self, port: PortId, now: Now) {
+        Worker::tx_failed(self, port, now);
     }
 
     fn done(&mut self, pool: &mut dyn FramePool) {
@@ -45,11 +45,13 @@ impl DataPlane for Worker {
             burst_sizes,
             stages,
             events_lost,
+            captures_lost,
             sessions,
             mappings,
             subscribers,
         } = Worker::stats(self);
-        out.extend_from_slice(&[*bursts, *packets, *events_lost, *sessions, *mappings, *subscribers]);
+        out.extend_from_slice(&[*bursts, *packets, *events_lost, *captures_lost]);
+        out.extend_from_slice(&[*sessions, *mappings, *subscribers]);
         out.extend_from_slice(burst_sizes);
         for StageStats { packets, cycles } in stages {
             out.extend_from_slice(&[*packets, *cycles]);
@@ -58,14 +60,15 @@ impl DataPlane for Worker {
 }
 
 /// Words that [`DataPlane::write_stats`] writes.
-pub(crate) const STATS_WORDS: usize = 6 + 7 + 2 * STAGES.len();
+pub(crate) const STATS_WORDS: usize = 7 + 7 + 2 * STAGES.len();
 
 pub(crate) fn read_stats(words: &mut Words<'_>) -> WorkerStats {
-    let [bursts, packets, events_lost, sessions, mappings, subscribers] = words.take();
+    let [bursts, packets, events_lost, captures_lost, sessions, mappings, subscribers] = words.take();
     let burst_sizes = words.take();
     let stages = std::array::from_fn(|_| {
         let [packets, cycles] = words.take();
         StageStats { packets, cycles }
     });
-    WorkerStats { bursts, packets, burst_sizes, stages, events_lost, sessions, mappings, subscribers }
+    let figures = WorkerStats { bursts, packets, burst_sizes, stages, ..WorkerStats::default() };
+    WorkerStats { events_lost, captures_lost, sessions, mappings, subscribers, ..figures }
 }

@@ -24,7 +24,7 @@ pub(crate) trait DataPlane {
     /// Frames to be sent on a port.
     fn tx(&mut self, port: PortId) -> Option<&mut Vec<Frame>>;
     /// Drops and counts what the port did not take.
-    fn tx_failed(&mut self, port: PortId);
+    fn tx_failed(&mut self, port: PortId, now: Now);
     /// Frees what was dropped.
     fn done(&mut self, pool: &mut dyn FramePool);
     /// Where the packets went.
@@ -111,7 +111,7 @@ impl<W: DataPlane> WorkerLoop<W> {
             // Commands first: a capture that was asked for sees every packet that comes after the asking.
             self.worker.background(now, &mut *self.pool);
             let received = self.receive(now);
-            self.send_all();
+            self.send_all(now);
             self.worker.done(&mut *self.pool);
             let accounts = self.worker.accounts();
             let progress = accounts.rx + accounts.handed_in + accounts.originated;
@@ -129,7 +129,7 @@ impl<W: DataPlane> WorkerLoop<W> {
             }
             now = after;
         }
-        self.send_all();
+        self.send_all(now);
         self.worker.done(&mut *self.pool);
         self.publish(&mut turn);
         self.publish_ports(&mut turn);
@@ -144,14 +144,14 @@ impl<W: DataPlane> WorkerLoop<W> {
             if received > 0 {
                 total += received;
                 self.worker.process(now, PortId(index as u16), &mut *self.pool);
-                self.send_all();
+                self.send_all(now);
             }
         }
         total
     }
 
     /// Sends what waits for every port; what a port does not take at the second try is dropped and counted.
-    fn send_all(&mut self) {
+    fn send_all(&mut self, now: Now) {
         for (index, access) in self.ports.iter_mut().enumerate() {
             let port = PortId(index as u16);
             if let PortAccess::Queue { io, others, passed, .. } = access {
@@ -174,7 +174,7 @@ impl<W: DataPlane> WorkerLoop<W> {
                 }
             }
             if !frames.is_empty() {
-                self.worker.tx_failed(port);
+                self.worker.tx_failed(port, now);
             }
         }
     }

@@ -13,6 +13,7 @@ fn packet(n: u64, interface: &str, point: &'static str, reason: Option<Reason>) 
         point,
         reason,
         original_len: 60,
+        lost: if n == 3 { 5 } else { 0 },
         bytes: FRAME.to_vec(),
     }
 }
@@ -54,6 +55,22 @@ fn every_interface_and_point_has_one_block_and_packets_refer_to_it() {
     }
     assert_eq!(names, ["inside.rx", "outside.tx", "inside.drop"]);
     assert_eq!(packets, [(0, 60), (1, 60), (2, 60), (0, 60), (2, 60)]);
+}
+
+#[test]
+fn a_packet_tells_how_many_are_missing_before_it() {
+    let bytes = file();
+    let mut reader = PcapNgReader::new(&bytes[..]).unwrap();
+    let mut missing = Vec::new();
+    while let Some(block) = reader.next_block() {
+        if let Block::EnhancedPacket(packet) = block.unwrap() {
+            missing.push(packet.options.iter().find_map(|option| match option {
+                EnhancedPacketOption::DropCount(count) => Some(*count),
+                _ => None,
+            }));
+        }
+    }
+    assert_eq!(missing, [None, None, None, Some(5), None]);
 }
 
 #[test]

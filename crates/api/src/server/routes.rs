@@ -15,11 +15,11 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::query::Query;
-use super::{Shared, metrics, stream};
+use super::{Shared, metrics, network, stream};
 use crate::backend::Backend;
 use crate::failure::{ErrorBody, Failure, Kind};
 use crate::filter::{
-    CounterQuery, DeleteQuery, DeterministicQuery, EventQuery, NoQuery, PacketQuery, RowFilter,
+    CounterQuery, DeleteQuery, DeterministicQuery, EventQuery, NetworkQuery, NoQuery, PacketQuery, RowFilter,
 };
 use crate::params::nearest;
 use crate::pcapng;
@@ -136,29 +136,35 @@ where
         .map(Json)
 }
 
-#[utoipa::path(get, path = "/v1/interfaces", tag = "network", params(NoQuery), responses(
-    (status = 200, description = "All interfaces in config order.", body = Vec<Interface>),
+#[utoipa::path(get, path = "/v1/interfaces", tag = "network", params(NetworkQuery), responses(
+    (status = 200, description = "Interfaces in config order.", body = Vec<Interface>),
     (status = "default", description = "What went wrong.", body = ErrorBody)))]
-async fn interfaces(State(shared): State<Shared>, Query(_): Query<NoQuery>) -> Answer<Vec<Interface>> {
-    ask(shared, |backend| backend.interfaces()).await
+async fn interfaces(
+    State(shared): State<Shared>,
+    Query(query): Query<NetworkQuery>,
+) -> Answer<Vec<Interface>> {
+    ask(shared, move |backend| network::interfaces(backend, &query)).await
 }
 
-#[utoipa::path(get, path = "/v1/neighbours", tag = "network", params(NoQuery), responses(
-    (status = 200, description = "All neighbours.", body = Vec<Neighbour>),
+#[utoipa::path(get, path = "/v1/neighbours", tag = "network", params(NetworkQuery), responses(
+    (status = 200, description = "Neighbours.", body = Vec<Neighbour>),
     (status = "default", description = "What went wrong.", body = ErrorBody)))]
-async fn neighbours(State(shared): State<Shared>, Query(_): Query<NoQuery>) -> Answer<Vec<Neighbour>> {
-    ask(shared, |backend| backend.neighbours()).await
+async fn neighbours(
+    State(shared): State<Shared>,
+    Query(query): Query<NetworkQuery>,
+) -> Answer<Vec<Neighbour>> {
+    ask(shared, move |backend| network::neighbours(backend, &query)).await
 }
 
-#[utoipa::path(get, path = "/v1/routes", tag = "network", params(NoQuery), responses(
-    (status = 200, description = "All routes, streamed.", body = Vec<Route>),
+#[utoipa::path(get, path = "/v1/routes", tag = "network", params(NetworkQuery), responses(
+    (status = 200, description = "Routes, streamed.", body = Vec<Route>),
     (status = "default", description = "What went wrong.", body = ErrorBody)))]
 async fn route_table(
     State(shared): State<Shared>,
-    Query(_): Query<NoQuery>,
+    Query(query): Query<NetworkQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
-    stream::json(shared, &headers, |backend| backend.routes()).await
+    stream::json(shared, &headers, move |backend| network::routes(backend, query)).await
 }
 
 #[utoipa::path(get, path = "/v1/nat/pools", tag = "nat", params(RowFilter), responses(

@@ -34,6 +34,8 @@ pub struct CapturedPacket {
     pub reason: Option<carrack_base::Reason>,
     /// Length on the wire, bytes.
     pub original_len: u32,
+    /// Packets that belong before this one and are missing, because the reader was too slow.
+    pub lost: u64,
     /// The first bytes.
     pub bytes: Vec<u8>,
 }

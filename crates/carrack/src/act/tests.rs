@@ -7,10 +7,11 @@ fn capture() -> Vec<u8> {
     let mut writer = Writer::new().unwrap();
     for n in 0..3 {
         let packet = CapturedPacket {
+            lost: 3 * n,
             unix_ns: n,
             interface: "inside".into(),
             point: "rx",
-            reason: None,
+            reason: (n == 2).then_some(carrack_base::Reason::NatFiltered),
             original_len: 5,
             bytes: vec![1, 2, 3, 4, 5],
         };
@@ -32,7 +33,7 @@ fn a_capture_cut_anywhere_leaves_only_whole_blocks() {
         }
         assert_eq!(at, file.len(), "cut at {cut}");
         blocks.add(rest, &mut file).unwrap();
-        assert_eq!((file == bytes, blocks.packets), (true, 3), "cut at {cut}");
+        assert_eq!((file == bytes, blocks.packets, blocks.lost), (true, 3, 9), "cut at {cut}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use carrack_api::{DeterministicQuery, PacketQuery, Param, RowFilter};
+use carrack_api::{DeterministicQuery, NetworkQuery, PacketQuery, Param, RowFilter};
 use carrack_base::{Prefix, Prefix4, Proto, REASONS, Reason};
 use carrack_nat::row::TcpState;
 use clap::Args;
@@ -104,6 +104,31 @@ impl SubscriberArgs {
             limit: self.limit,
             ..RowFilter::default()
         }
+    }
+}
+
+/// Which interfaces, neighbours or routes.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Filters")]
+pub struct NetworkArgs {
+    /// Interface.
+    #[arg(long, short, value_name = "NAME")]
+    interface: Option<String>,
+    /// Routing instance.
+    #[arg(long, value_name = "NAME")]
+    vrf: Option<String>,
+    /// What holds this address, or meets this prefix.
+    #[arg(long, short, value_name = "PREFIX", value_parser = Prefix::parse)]
+    address: Option<Prefix>,
+    /// At most so many.
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+}
+
+impl NetworkArgs {
+    /// As the API takes it.
+    pub fn query(self) -> NetworkQuery {
+        NetworkQuery { interface: self.interface, vrf: self.vrf, address: self.address, limit: self.limit }
     }
 }
 

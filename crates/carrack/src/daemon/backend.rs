@@ -277,6 +277,12 @@ impl Backend for Daemon {
             description: "NAT events lost because the control plane was slow.".into(),
             count: events_lost,
         });
+        answer.engine.push(EngineCounter {
+            name: "captures-lost".into(),
+            description:
+                "Copies of packets that a capture should have had, lost because its reader was slow.".into(),
+            count: self.handle.workers().iter().map(|w| w.stats.captures_lost).sum(),
+        });
         Ok(answer)
     }
 

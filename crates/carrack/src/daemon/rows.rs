@@ -266,6 +266,7 @@ pub(super) fn captured(names: &Names, unix_ns: u64, slot: &CaptureSlot) -> Captu
         point,
         reason,
         original_len: slot.len.into(),
+        lost: slot.lost.into(),
         bytes: slot.bytes.get(..usize::from(slot.captured)).unwrap_or(&slot.bytes).to_vec(),
     }
 }

@@ -133,7 +133,7 @@ impl DataPlane for StandIn {
         self.tx.get_mut(port.index())
     }
 
-    fn tx_failed(&mut self, port: PortId) {
+    fn tx_failed(&mut self, port: PortId, _: Now) {
         let frames = &mut self.tx[port.index()];
         self.accounts.forwarded -= frames.len() as u64;
         self.accounts.drop_n(Reason::TxQueueFull, frames.len() as u64);
