@@ -5,9 +5,10 @@ use crate::source::{SourceFile, code_only, has_word};
 
 /// The crates, lowest first: an edge may only point to an earlier one. `io` is below `config`, which checks
 /// device descriptions with it.
-const ORDER: [&str; 19] = [
+const ORDER: [&str; 20] = [
     "wire",
     "base",
+    "xlat",
     "frame",
     "tables",
     "nat",
@@ -27,7 +28,7 @@ const ORDER: [&str; 19] = [
     "xtask",
 ];
 /// Crates that know neither async runtime, config files, API types nor DPDK.
-const PURE: [&str; 7] = ["wire", "base", "frame", "tables", "nat", "pipeline", "host"];
+const PURE: [&str; 8] = ["wire", "base", "xlat", "frame", "tables", "nat", "pipeline", "host"];
 /// What those may not depend on, in any kind of dependency.
 const NOT_FOR_PURE: [&str; 8] =
     ["tokio", "axum", "toml", "clap", "hyper", "carrack-config", "carrack-api", "carrack-io-dpdk"];
