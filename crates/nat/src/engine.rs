@@ -15,6 +15,7 @@ use crate::line::{HAIRPIN, NONE, REFRESH_IN, Session};
 use crate::ownership::WorkerGroup;
 use crate::policy::{Capacity, Instance, NatPolicy};
 use crate::pool::Ports;
+use crate::renew::Renewal;
 use crate::rewrite::translate;
 use crate::rng::Rng;
 use crate::row::{NatEvent, TcpState, v4};
@@ -128,6 +129,8 @@ pub struct Nat {
     expected: Vec<Expected>,
     /// Did a forward rule find the mapping table full?
     pub(crate) forwards_missing: bool,
+    /// What sessions have still to learn of the policy in force.
+    pub(crate) renewal: Renewal,
 }
 
 impl Nat {
@@ -164,6 +167,7 @@ impl Nat {
             due: vec![0; ENDS_MAX],
             expected: Vec::with_capacity(carrack_base::BURST_PACKETS_MAX),
             forwards_missing: false,
+            renewal: Renewal::NOTHING,
         };
         this.configure(policy, now)?;
         Ok(this)

@@ -27,6 +27,7 @@ impl Nat {
         for at in 0..self.states.len() {
             self.release_idle_blocks(at, now.s());
         }
+        self.renew_some(now.s());
         if now.s() != self.second_s {
             self.second_s = now.s();
             self.each_second();

@@ -24,6 +24,7 @@ mod ownership;
 pub mod policy;
 mod pool;
 mod reconfigure;
+mod renew;
 mod rewrite;
 mod rng;
 pub mod row;

@@ -8,7 +8,7 @@ use carrack_tables::{ArenaError, Slab};
 use crate::directory::{Directory, is_exempt, one_to_one_of};
 use crate::engine::{InstanceState, Nat};
 use crate::flow::Direction;
-use crate::line::{FORWARD, HAIRPIN, INDEPENDENT, Mapping, NO_ADDRESS, NONE, REFRESH_IN, Session};
+use crate::line::{FORWARD, INDEPENDENT, Mapping, NO_ADDRESS, NONE, Session};
 use crate::policy::{Assignment, Filtering, Instance, NatPolicy, Pooling, StaticRule};
 use crate::row::v4;
 
@@ -46,17 +46,20 @@ impl Nat {
         if policy.instances.iter().any(|i| i.filtering.contains(&Filtering::AddressDependent)) {
             self.tables.need_permissions()?;
         }
-        let ended = self.end_uncovered(&policy, &changes, &fresh, now.s());
-        self.end_changed_forwards(&policy, &changes);
-        self.leave_pools(&policy, &changes, &fresh, now.s());
+        // Timers, limits and the like look at no session here: a table of millions must not keep packets waiting.
+        let mut ended = 0;
+        if changes.iter().any(|change| change.reach_changed) {
+            ended = self.end_uncovered(&policy, &changes, &fresh, now.s());
+            self.end_changed_forwards(&policy, &changes);
+            self.leave_pools(&policy, &changes, &fresh, now.s());
+        }
         self.directory = Directory::new(&policy, &self.group);
         self.policy = policy;
         self.take_states(&changes, fresh, now.s());
-        self.renew_sessions();
         self.add_forwards(now.s());
-        if old.instances.iter().map(|i| &i.timeouts).ne(self.policy.instances.iter().map(|i| &i.timeouts)) {
-            self.rearm(now.s());
-        }
+        let timeouts = old.instances.iter().map(|i| &i.timeouts);
+        self.renewal.start(timeouts.ne(self.policy.instances.iter().map(|i| &i.timeouts)));
+        self.renew_some(now.s());
         Ok(ended)
     }
 
@@ -181,7 +184,10 @@ impl Nat {
                 (None, None) => debug_assert!(false, "an instance without state"),
             }
         }
-        self.renumber(changes, &mut replaced, &policy, now_s);
+        let moved = changes.iter().enumerate().any(|(at, change)| change.to != Some(at));
+        if moved || replaced.iter().any(Option::is_some) {
+            self.renumber(changes, &mut replaced, &policy, now_s);
+        }
         for (state, before) in self.states.iter_mut().zip(&replaced) {
             if before.is_some() {
                 state.ports.settle();
@@ -229,24 +235,6 @@ impl Nat {
             if let (Some(to), Some(session)) = (to, tables.sessions.get_mut(id)) {
                 session.instance = to as u16;
             }
-        }
-    }
-
-    /// What sessions keep of the policy is brought up to date.
-    fn renew_sessions(&mut self) {
-        let Self { tables, policy, directory, .. } = self;
-        let mut cursor = 0;
-        while let Some((id, line)) = next_live(&tables.sessions, cursor) {
-            cursor = id + 1;
-            let Some(instance) = policy.instances.get(usize::from(line.instance)) else { continue };
-            let refresh = instance.inbound_refresh.get(line.proto().index()).copied().unwrap_or(true);
-            let hairpin = directory.outside(VrfId(line.outside_vrf), line.remote_ip).is_some();
-            if let Some(session) = tables.sessions.get_mut(id) {
-                session.flags = session.flags & !(REFRESH_IN | HAIRPIN)
-                    | if refresh { REFRESH_IN } else { 0 }
-                    | if hairpin { HAIRPIN } else { 0 };
-            }
-            tables.permit_session(id);
         }
     }
 
@@ -337,15 +325,6 @@ impl Nat {
                     self.add_forward(instance, proto, at, (inside, inside_port.wrapping_add(step)));
                 }
             }
-        }
-    }
-
-    /// Timeouts changed: every session is looked at within the next half minute and gets its new deadline.
-    fn rearm(&mut self, now_s: u32) {
-        let mut cursor = 0;
-        while let Some((id, _)) = next_live(&self.tables.sessions, cursor) {
-            cursor = id + 1;
-            self.tables.deadlines.set(id, now_s + 1 + id % 32);
         }
     }
 }

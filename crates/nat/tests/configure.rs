@@ -3,7 +3,7 @@
 mod common;
 
 use carrack_base::{InstanceId, PoolId, Proto, Reason, VrfId};
-use carrack_nat::policy::{Assignment, Instance, Pooling, StaticRule};
+use carrack_nat::policy::{Assignment, Filtering, Instance, Pooling, StaticRule};
 use common::*;
 
 const SERVER: &str = "198.51.100.1:53";
@@ -83,6 +83,29 @@ fn other_settings_touch_no_session() {
     assert_eq!(w.udp_out("10.0.0.1:7", SERVER), Err(Reason::NatSessionLimit));
     w.wait(301);
     check::empty(&mut w);
+}
+
+/// Packets do not wait for a walk over all sessions: a few learn of the change at once, the others between bursts.
+#[test]
+fn a_change_in_place_looks_at_few_sessions_at_once() {
+    let mut w = world(two_pools());
+    let flows = fill(&mut w, 900);
+    let strict = instance_with(|i| {
+        i.pools = two_pools().pools;
+        i.filtering = [Filtering::AddressDependent; 3];
+    });
+    w.configure(vec![strict]);
+    // Whose permission is known already may send from other ports too.
+    let permitted = |w: &mut World| {
+        let mut from_another_port = |outside| w.udp_in("198.51.100.1:54", outside).is_ok();
+        flows.iter().map(|(_, outside)| *outside).filter(|outside| from_another_port(*outside)).count()
+    };
+    let at_once = permitted(&mut w);
+    assert!((1..600).contains(&at_once), "{at_once} of 900 were looked at in the reload itself");
+    alive(&mut w, &flows);
+    w.wait(1);
+    assert_eq!(permitted(&mut w), 900);
+    check::invariants(&mut w);
 }
 
 /// RFC 4787 REQ-5b: a shorter timeout takes hold of sessions that are there, within half a minute; a longer one
