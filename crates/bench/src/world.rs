@@ -10,7 +10,7 @@ use carrack_nat::policy::{
     Assignment, Capacity, ExhaustedIcmp, Filtering, Instance, Limits, Mapping, NatPolicy, Pool, Pooling,
     StaticRule, Timeouts,
 };
-use carrack_pipeline::mailbox::{Command, Event, PacketSlot};
+use carrack_pipeline::mailbox::{Command, Event, NatNews, PacketSlot};
 use carrack_pipeline::snapshot::{
     Interface, NextHop, Policers, Port, Route, Side, Snapshot, Vlan, WorkerSizes,
 };
@@ -238,6 +238,8 @@ pub struct FarEnds {
     pub commands: rtrb::Producer<Command>,
     /// Events up.
     pub events: rtrb::Consumer<Event>,
+    /// NAT events up.
+    pub nat_events: rtrb::Consumer<NatNews>,
     _punts: rtrb::Consumer<PacketSlot>,
     _host_tx: rtrb::Producer<PacketSlot>,
 }
@@ -246,6 +248,7 @@ impl FarEnds {
     /// Throws away what came up.
     pub fn drain(&mut self) {
         while self.events.pop().is_ok() {}
+        while self.nat_events.pop().is_ok() {}
     }
 }
 
@@ -270,6 +273,7 @@ pub fn worker_with(
 ) -> Result<(Worker, FarEnds), ArenaError> {
     let (mut commands, commands_in) = rtrb::RingBuffer::new(64);
     let (events_out, events) = rtrb::RingBuffer::new(4_096);
+    let (nat_out, nat_events) = rtrb::RingBuffer::new(4_096);
     let (punts_out, punts) = rtrb::RingBuffer::new(16);
     let (host_out, host_in) = rtrb::RingBuffer::new(16);
     for (interface, ip, mac) in [(0, ip(172, 16, 0, 2), SUBSCRIBER_MAC), (1, ip(172, 16, 1, 2), GATEWAY_MAC)]
@@ -280,6 +284,7 @@ pub fn worker_with(
     let mail = WorkerMail {
         commands: commands_in,
         events: events_out,
+        nat_events: nat_out,
         punts: punts_out,
         host_tx: host_in,
         hand_in: Vec::new(),
@@ -289,6 +294,6 @@ pub fn worker_with(
     let mut worker = Worker::new(WorkerId(id), group, plan, sizes, pages, mail, now)?;
     let mut pool = MemPool::new(64, 256, 128);
     worker.background(now, &mut pool);
-    let far = FarEnds { commands, events, _punts: punts, _host_tx: host_out };
+    let far = FarEnds { commands, events, nat_events, _punts: punts, _host_tx: host_out };
     Ok((worker, far))
 }

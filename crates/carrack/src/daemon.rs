@@ -30,7 +30,7 @@ pub fn run(args: &RunArgs, socket: Option<&Path>) -> Outcome {
     let system = config.system.name.clone();
     let devices = config.devices().map(|(port, spec)| (port.name.value.clone(), spec.to_string())).collect();
     let run = RunOptions { verbose_dpdk: args.log >= LogLevel::Debug, ..RunOptions::default() };
-    let runtime = Runtime::start_config(&args.config, config, warnings, run).map_err(start_failure)?;
+    let runtime = Runtime::start_config(&args.config, config, warnings, run, None).map_err(start_failure)?;
     let handle = runtime.handle();
     let daemon = Arc::new(Daemon::new(handle.clone(), system, devices));
     let server = Server::start(daemon.clone(), &options)?;

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use carrack_base::{IfIndex, InstanceId, Now, PoolId, PortId, Prefix4, Proto, VrfId, WorkerId};
 use carrack_nat::WorkerGroup;
 use carrack_nat::policy::{Assignment, Capacity, Instance, Limits, NatPolicy, Pool, StaticRule, Timeouts};
-use carrack_pipeline::mailbox::{Command, Event, PacketSlot};
+use carrack_pipeline::mailbox::{Command, Event, NatNews, PacketSlot};
 use carrack_pipeline::snapshot::{
     Interface, NextHop, Policer, Policers, Port, Route, Side, Snapshot, Vlan, WorkerSizes,
 };
@@ -167,6 +167,7 @@ const SIZES: WorkerSizes = WorkerSizes {
 pub struct Ends {
     pub commands: rtrb::Producer<Command>,
     pub events: rtrb::Consumer<Event>,
+    pub nat_events: rtrb::Consumer<NatNews>,
     pub punts: rtrb::Consumer<PacketSlot>,
     pub host_tx: rtrb::Producer<PacketSlot>,
 }
@@ -190,11 +191,13 @@ pub fn workers(count: u8, now: Now) -> (Vec<Worker>, Vec<Ends>) {
     let build = |(id, (hand_in, hand_out)): (usize, (_, _))| {
         let (commands, commands_in) = rtrb::RingBuffer::new(32);
         let (events_out, events) = rtrb::RingBuffer::new(64);
+        let (nat_out, nat_events) = rtrb::RingBuffer::new(64);
         let (punts_out, punts) = rtrb::RingBuffer::new(8);
         let (host_tx, host_tx_in) = rtrb::RingBuffer::new(8);
         let mail = WorkerMail {
             commands: commands_in,
             events: events_out,
+            nat_events: nat_out,
             punts: punts_out,
             host_tx: host_tx_in,
             hand_in,
@@ -203,7 +206,7 @@ pub fn workers(count: u8, now: Now) -> (Vec<Worker>, Vec<Ends>) {
         let (id, pages) = (WorkerId(id as u8), PagePreference::Small);
         let worker = Worker::new(id, group.clone(), plan.clone(), SIZES, pages, mail, now)
             .expect("memory for small tables");
-        (worker, Ends { commands, events, punts, host_tx })
+        (worker, Ends { commands, events, nat_events, punts, host_tx })
     };
     ins.into_iter().zip(outs).enumerate().map(build).unzip()
 }

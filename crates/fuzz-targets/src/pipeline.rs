@@ -217,6 +217,7 @@ impl World {
             worker.done(&mut self.pool);
             while ends.punts.pop().is_ok() {}
             while ends.events.pop().is_ok() {}
+            while ends.nat_events.pop().is_ok() {}
         }
     }
 

@@ -9,7 +9,7 @@ use carrack_wire::ethernet::MacAddr;
 use carrack_wire::ipv4::Ipv4View;
 
 use crate::burst::Meta;
-use crate::mailbox::{CapturePoint, Command, Event};
+use crate::mailbox::{CapturePoint, Command, Event, NatNews};
 use crate::plan::Plan;
 use crate::policer::Buckets;
 use crate::worker::Worker;
@@ -221,10 +221,10 @@ impl Worker {
     }
 
     fn send_events(&mut self, now: Now) {
-        // Room is left for answers to commands.
-        while self.mail.events.slots() > 16 {
+        // What finds no room waits in the engine, whose own bound counts the loss.
+        while !self.mail.nat_events.is_full() {
             let Some(event) = self.nat.next_event() else { return };
-            let _ = self.mail.events.push(Event::Nat { at_ns: now.ns, event });
+            let _ = self.mail.nat_events.push(NatNews { at_ns: now.ns, event });
         }
     }
 }

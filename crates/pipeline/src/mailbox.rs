@@ -247,6 +247,15 @@ pub enum Command {
     Trace(Trace),
 }
 
+/// From a worker to the logging thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NatNews {
+    /// Monotonic time, nanoseconds.
+    pub at_ns: u64,
+    /// What.
+    pub event: NatEvent,
+}
+
 /// From a worker to the control plane.
 pub enum Event {
     /// Somebody must ask who has this address.
@@ -255,13 +264,6 @@ pub enum Event {
         interface: IfIndex,
         /// Address, host byte order.
         ip: u32,
-    },
-    /// NAT.
-    Nat {
-        /// Monotonic time, nanoseconds.
-        at_ns: u64,
-        /// What.
-        event: NatEvent,
     },
     /// Answer to [`Command::Delete`].
     Deleted {

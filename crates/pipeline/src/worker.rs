@@ -12,7 +12,7 @@ use crate::burst::{Burst, Fate, Handover, Meta, Resume};
 use crate::dump::Dumps;
 use crate::express::{Entry, Lane};
 use crate::fragments::{Fragments, Outcome};
-use crate::mailbox::{CapturePoint, Command, Event, PacketSlot, TraceOutcome};
+use crate::mailbox::{CapturePoint, Command, Event, NatNews, PacketSlot, TraceOutcome};
 use crate::neighbours::Neighbours;
 use crate::parse::{Parsed, has_source_route, parse, parse_common};
 use crate::plan::{Hop, Plan};
@@ -30,6 +30,8 @@ pub struct WorkerMail {
     pub commands: rtrb::Consumer<Command>,
     /// Events up.
     pub events: rtrb::Producer<Event>,
+    /// NAT events to the logging thread.
+    pub nat_events: rtrb::Producer<NatNews>,
     /// Packets up.
     pub punts: rtrb::Producer<PacketSlot>,
     /// Packets down, to be sent as they are.

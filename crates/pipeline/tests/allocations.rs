@@ -117,6 +117,7 @@ fn the_passing_of_time_allocates_nothing() {
         world.now = world.now.plus_ns(100_000_000);
         assert_eq!(allocations(&mut world, IN, &[]), 0);
         while world.ends[0].events.pop().is_ok() {}
+        while world.ends[0].nat_events.pop().is_ok() {}
     }
     assert_eq!(world.sessions(), 0);
 }

@@ -35,6 +35,13 @@ impl Clock {
         self.start.elapsed()
     }
 
+    /// What the calendar is ahead of monotonic time now, nanoseconds. It changes when somebody sets the machine's clock.
+    #[must_use]
+    pub fn calendar_offset_ns(&self) -> u64 {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        nanos(unix).saturating_sub(self.now().ns)
+    }
+
     /// Nanoseconds since 1970 of a point in monotonic time, as the calendar stood at the start.
     #[must_use]
     pub fn unix_ns(&self, monotonic_ns: u64) -> u64 {

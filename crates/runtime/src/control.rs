@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use carrack_base::{IfIndex, Now, WorkerId};
+use carrack_base::{IfIndex, Now};
 use carrack_host::{Host, HostEvent};
 use carrack_nat::row::SessionKey;
 use carrack_pipeline::mailbox::{Capture, Command, Dump, Event, PacketSlot, SLOT_BYTES, Trace};
@@ -138,7 +138,6 @@ impl Control {
                     self.host.handle_resolve(now, interface, ip);
                     self.drain_host();
                 }
-                Event::Nat { at_ns, event } => self.shared.events.push(WorkerId(worker as u8), at_ns, event),
                 Event::Deleted { request, count } => self.deleted(request, count),
                 Event::Reconfigured { generation, sessions_ended } => {
                     self.reconfigured(now, worker, generation, Ok(sessions_ended));

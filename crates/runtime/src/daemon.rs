@@ -16,6 +16,7 @@ use carrack_io::MemPeer;
 use carrack_nat::WorkerGroup;
 use carrack_pipeline::{Handover, Plan, Worker, WorkerMail};
 
+use crate::event_log::EventSink;
 use crate::handle::Handle;
 use crate::launch::{Setup, StartError, Threads, WorkerSetup, launch};
 use crate::lock::RunLock;
@@ -109,10 +110,11 @@ impl Runtime {
     /// [`StartError`]; then everything is as it was before.
     pub fn start(path: &Path, options: RunOptions) -> Result<Self, StartError> {
         let (config, warnings) = Config::from_file(path).map_err(StartError::Config)?;
-        Self::start_config(path, config, warnings, options)
+        Self::start_config(path, config, warnings, options, None)
     }
 
-    /// Starts a daemon with a config already read; `path` is where a reload without a path looks.
+    /// Starts a daemon with a config already read; `path` is where a reload without a path looks, `sink` gets all NAT
+    /// events.
     ///
     /// # Errors
     /// As [`Runtime::start`].
@@ -121,6 +123,7 @@ impl Runtime {
         config: Config,
         warnings: Vec<Warning>,
         options: RunOptions,
+        sink: Option<Box<dyn EventSink>>,
     ) -> Result<Self, StartError> {
         let mut notices = budget(&config, options.memory_available)?;
         let told = notices.len();
@@ -151,6 +154,7 @@ impl Runtime {
             input: open.input,
             exit_when_idle: options.exit_when_idle,
             thread_hook: open.thread_hook,
+            sink,
         };
         let mut threads = launch(setup, STATS_WORDS, builder(&config, &compiled, plan)?)?;
         let facts = open.facts;
@@ -288,8 +292,8 @@ fn builder(
     Ok(move |index: usize, ends: WorkerEnds, now: Now| {
         let taken = lock(&handovers).get_mut(index).and_then(Option::take);
         let MeshEnds { incoming: hand_in, outgoing: hand_out } = taken.ok_or("started twice")?;
-        let WorkerEnds { commands, events, punts, host_tx } = ends;
-        let mail = WorkerMail { commands, events, punts, host_tx, hand_in, hand_out };
+        let WorkerEnds { commands, events, nat_events, punts, host_tx } = ends;
+        let mail = WorkerMail { commands, events, nat_events, punts, host_tx, hand_in, hand_out };
         Worker::new(WorkerId(index as u8), Arc::clone(&group), Arc::clone(&plan), sizes, pages, mail, now)
             .map_err(|error| {
                 format!("{error}; make the tables of [memory] smaller or the machine's memory larger")

@@ -22,10 +22,25 @@ pub struct LoggedEvent {
     pub sequence: u64,
     /// Monotonic time, nanoseconds.
     pub at_ns: u64,
+    /// Nanoseconds since 1970, as the machine's clock stood.
+    pub unix_ns: u64,
     /// The worker that saw it.
     pub worker: WorkerId,
     /// What.
     pub event: NatEvent,
+}
+
+/// Where NAT events go: the exporters and the store. Called by the logging thread only, which waits for it; workers never do.
+pub trait EventSink: Send {
+    /// Events as they came: those of one worker in order.
+    fn events(&mut self, batch: &[LoggedEvent]);
+
+    /// Once in a while, with or without events: the calendar in nanoseconds since 1970, and the events lost so far because a
+    /// worker's ring was full.
+    fn tick(&mut self, unix_ns: u64, lost: u64);
+
+    /// The daemon ends; no event follows.
+    fn end(&mut self, unix_ns: u64);
 }
 
 /// Keeps the last [`EVENTS_KEPT`] events.
@@ -53,14 +68,17 @@ pub struct EventBatch {
 }
 
 impl EventLog {
-    pub(crate) fn push(&self, worker: WorkerId, at_ns: u64, event: NatEvent) {
+    /// Takes a batch over and numbers it.
+    pub(crate) fn push(&self, batch: &mut [LoggedEvent]) {
         let mut kept = lock(&self.kept);
-        kept.total += 1;
-        let sequence = kept.total;
-        if kept.events.len() >= EVENTS_KEPT {
-            kept.events.pop_front();
+        for (event, sequence) in batch.iter_mut().zip(kept.total + 1..) {
+            event.sequence = sequence;
         }
-        kept.events.push_back(LoggedEvent { sequence, at_ns, worker, event });
+        kept.total += batch.len() as u64;
+        let last = batch.get(batch.len().saturating_sub(EVENTS_KEPT)..).unwrap_or_default();
+        let too_many = (kept.events.len() + last.len()).saturating_sub(EVENTS_KEPT);
+        kept.events.drain(..too_many);
+        kept.events.extend(last);
         drop(kept);
         self.news.notify_all();
     }

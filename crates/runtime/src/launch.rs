@@ -16,7 +16,9 @@ use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::clock::Clock;
 use crate::control::{Control, ControlState, InForce, InputProgress, PortWatcher};
+use crate::event_log::EventSink;
 use crate::handle::Handle;
+use crate::logger::Logger;
 use crate::mail::{WorkerEnds, mailbox};
 use crate::shared::{EndReason, Shared};
 use crate::worker_loop::{DataPlane, Idle, PortAccess, WorkerLoop};
@@ -91,6 +93,8 @@ pub struct Setup {
     pub exit_when_idle: bool,
     /// What each worker's thread does first.
     pub thread_hook: Option<ThreadHook>,
+    /// Where NAT events go besides the last ones kept for management.
+    pub sink: Option<Box<dyn EventSink>>,
 }
 
 /// The running threads.
@@ -150,12 +154,14 @@ where
     let watchers = take_watchers(&mut setup.ports);
     let accesses = distribute(std::mem::take(&mut setup.ports), setup.workers.len(), &watchers);
     let mut control_ends = Vec::new();
+    let mut logger = Logger::new(Arc::clone(&shared), setup.sink.take());
     let (ready, readiness) = sync_channel(setup.workers.len());
     let build = Arc::new(build);
     let (idle, burst) = (setup.idle, setup.burst.clamp(1, BURST_PACKETS_MAX));
     for ((index, worker), ports) in setup.workers.drain(..).enumerate().zip(accesses) {
-        let (ends, control) = mailbox();
+        let (ends, control, nat_events) = mailbox();
         control_ends.push(control);
+        logger.rings.push(nat_events);
         let seat = Seat { index, setup: worker, ends, ports, idle, burst };
         let join = spawn_worker(seat, &build, &shared, setup.thread_hook.clone(), ready.clone())?;
         threads.joins.push(join);
@@ -176,6 +182,7 @@ where
         state: ControlState::default(),
     };
     threads.joins.push(spawn("carrack-control", move || control.run())?);
+    threads.joins.push(spawn("carrack-log", move || logger.run())?);
     Ok(threads)
 }
 

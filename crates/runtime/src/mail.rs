@@ -1,12 +1,14 @@
 //! The rings between threads, both ends of each.
 
-use carrack_pipeline::mailbox::{Command, Event, PacketSlot};
+use carrack_pipeline::mailbox::{Command, Event, NatNews, PacketSlot};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 /// Commands waiting for a worker.
 const COMMANDS: usize = 1_024;
 /// Events waiting for the control plane, per worker.
 const EVENTS: usize = 8_192;
+/// NAT events waiting for the logging thread, per worker: 20 ms of three million a second.
+const NAT_EVENTS: usize = 65_536;
 /// Punted packets waiting for the control plane, per worker.
 const PUNTS: usize = 1_024;
 /// The host's packets waiting for a worker.
@@ -16,6 +18,7 @@ const HOST_TX: usize = 512;
 pub(crate) struct WorkerEnds {
     pub commands: Consumer<Command>,
     pub events: Producer<Event>,
+    pub nat_events: Producer<NatNews>,
     pub punts: Producer<PacketSlot>,
     pub host_tx: Consumer<PacketSlot>,
 }
@@ -28,15 +31,17 @@ pub(crate) struct ControlEnds {
     pub host_tx: Producer<PacketSlot>,
 }
 
-/// One worker's mailbox.
-pub(crate) fn mailbox() -> (WorkerEnds, ControlEnds) {
+/// One worker's mailbox; the last end is the logging thread's.
+pub(crate) fn mailbox() -> (WorkerEnds, ControlEnds, Consumer<NatNews>) {
     let (commands_in, commands) = RingBuffer::new(COMMANDS);
     let (events, events_out) = RingBuffer::new(EVENTS);
+    let (nat_events, nat_events_out) = RingBuffer::new(NAT_EVENTS);
     let (punts, punts_out) = RingBuffer::new(PUNTS);
     let (host_tx_in, host_tx) = RingBuffer::new(HOST_TX);
     (
-        WorkerEnds { commands, events, punts, host_tx },
+        WorkerEnds { commands, events, nat_events, punts, host_tx },
         ControlEnds { commands: commands_in, events: events_out, punts: punts_out, host_tx: host_tx_in },
+        nat_events_out,
     )
 }
 

@@ -8,7 +8,7 @@ use carrack_base::{IfIndex, Now, PortId, WorkerId};
 use carrack_frame::{FramePool, MemPool};
 use carrack_nat::WorkerGroup;
 use carrack_nat::row::{Filter, NatEvent, SessionKey, SessionRow};
-use carrack_pipeline::mailbox::{Command, Dump, Event, PacketSlot, Row, Table};
+use carrack_pipeline::mailbox::{Command, Dump, Event, NatNews, PacketSlot, Row, Table};
 use carrack_pipeline::snapshot::{Snapshot, WorkerSizes};
 use carrack_pipeline::{Handover, Plan, Worker, WorkerMail};
 use carrack_tables::PagePreference;
@@ -26,6 +26,7 @@ const DUMP_ROWS: usize = 64;
 struct Ends {
     commands: rtrb::Producer<Command>,
     events: rtrb::Consumer<Event>,
+    nat_events: rtrb::Consumer<NatNews>,
     punts: rtrb::Consumer<PacketSlot>,
 }
 
@@ -91,11 +92,13 @@ impl Network {
         for (id, (hand_in, hand_out)) in ins.into_iter().zip(outs).enumerate() {
             let (commands, commands_in) = rtrb::RingBuffer::new(RING_SLOTS);
             let (events_out, events) = rtrb::RingBuffer::new(RING_SLOTS);
+            let (nat_out, nat_events) = rtrb::RingBuffer::new(RING_SLOTS);
             let (punts_out, punts) = rtrb::RingBuffer::new(RING_SLOTS);
             let host_tx = rtrb::RingBuffer::new(RING_SLOTS).1;
             let mail = WorkerMail {
                 commands: commands_in,
                 events: events_out,
+                nat_events: nat_out,
                 punts: punts_out,
                 host_tx,
                 hand_in,
@@ -105,7 +108,7 @@ impl Network {
             let pages = PagePreference::Small;
             let worker = Worker::new(id, group.clone(), plan.clone(), sizes, pages, mail, now);
             workers.push(worker.expect("memory for the tables"));
-            ends.push(Ends { commands, events, punts });
+            ends.push(Ends { commands, events, nat_events, punts });
         }
         Self {
             workers,
@@ -240,15 +243,16 @@ impl Network {
 
     fn take_events(&mut self, at: usize) -> bool {
         let mut any = false;
+        while let Ok(news) = self.ends[at].nat_events.pop() {
+            any = true;
+            if self.nat_events.len() < 100_000 {
+                self.nat_events.push_back(news.event);
+            }
+        }
         while let Ok(event) = self.ends[at].events.pop() {
             any = true;
             match event {
                 Event::Resolve { interface, ip } => self.answer_arp(at, interface, ip),
-                Event::Nat { event, .. } => {
-                    if self.nat_events.len() < 100_000 {
-                        self.nat_events.push_back(event);
-                    }
-                }
                 Event::Reconfigured { sessions_ended, .. } => self.sessions_ended += sessions_ended,
                 Event::ReconfigureFailed { error, .. } => panic!("a reload failed: {error}"),
                 Event::Deleted { count, .. } => self.sessions_deleted += count,

@@ -274,7 +274,8 @@ impl Backend for Daemon {
         answer.engine = summary::control_counters(&counters.control);
         answer.engine.push(EngineCounter {
             name: "events-lost".into(),
-            description: "NAT events lost because the control plane was slow.".into(),
+            description: "NAT events lost because the logging thread was slow: nobody will be told of them."
+                .into(),
             count: events_lost,
         });
         answer.engine.push(EngineCounter {
@@ -301,9 +302,7 @@ impl Backend for Daemon {
         let mut events: Vec<Event> = batch
             .events
             .iter()
-            .map(|logged| {
-                rows::event(&names, logged.sequence, self.handle.unix_ns(logged.at_ns), &logged.event)
-            })
+            .map(|logged| rows::event(&names, logged.sequence, logged.unix_ns, &logged.event))
             .filter(|event| query.kind.as_ref().is_none_or(|kind| *kind == event.kind))
             .collect();
         let most = query.limit.filter(|n| *n > 0).map_or(usize::MAX, |n| n as usize);

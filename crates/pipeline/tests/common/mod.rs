@@ -11,7 +11,7 @@ use carrack_base::{IfIndex, Now, PortId, REASONS, Reason, WorkerId};
 use carrack_frame::{FramePool, MemPool};
 use carrack_nat::WorkerGroup;
 use carrack_nat::policy::Capacity;
-use carrack_pipeline::mailbox::{Command, Event, PacketSlot};
+use carrack_pipeline::mailbox::{Command, Event, NatNews, PacketSlot};
 use carrack_pipeline::snapshot::{Snapshot, WorkerSizes};
 use carrack_pipeline::{Handover, Plan, Worker, WorkerMail};
 use carrack_tables::PagePreference;
@@ -25,6 +25,7 @@ pub use net::*;
 pub struct Ends {
     pub commands: rtrb::Producer<Command>,
     pub events: rtrb::Consumer<Event>,
+    pub nat_events: rtrb::Consumer<NatNews>,
     pub punts: rtrb::Consumer<PacketSlot>,
     pub host_tx: rtrb::Producer<PacketSlot>,
 }
@@ -98,11 +99,13 @@ impl World {
         for (id, (hand_in, hand_out)) in ins.into_iter().zip(outs).enumerate() {
             let (commands, commands_in) = rtrb::RingBuffer::new(256);
             let (events_out, events) = rtrb::RingBuffer::new(256);
+            let (nat_out, nat_events) = rtrb::RingBuffer::new(256);
             let (punts_out, punts) = rtrb::RingBuffer::new(256);
             let (host_tx, host_tx_in) = rtrb::RingBuffer::new(256);
             let mail = WorkerMail {
                 commands: commands_in,
                 events: events_out,
+                nat_events: nat_out,
                 punts: punts_out,
                 host_tx: host_tx_in,
                 hand_in,
@@ -111,7 +114,7 @@ impl World {
             let (id, pages) = (WorkerId(id as u8), PagePreference::Small);
             let worker = Worker::new(id, group.clone(), plan.clone(), sizes, pages, mail, now).unwrap();
             workers.push(worker);
-            ends.push(Ends { commands, events, punts, host_tx });
+            ends.push(Ends { commands, events, nat_events, punts, host_tx });
         }
         let pool = MemPool::new(4_096, 10_000, 128);
         let before = vec![0; REASONS.len()];

@@ -10,7 +10,8 @@ fn event(inside: u32) -> NatEvent {
 fn slow_reader_learns_how_many_it_missed_and_reads_on() {
     let log = EventLog::default();
     for n in 0..EVENTS_KEPT as u32 + 10 {
-        log.push(WorkerId(0), 0, event(n));
+        let (worker, event) = (WorkerId(0), event(n));
+        log.push(&mut [LoggedEvent { sequence: 0, at_ns: 0, unix_ns: 0, worker, event }]);
     }
     let batch = log.read(5, 3, Duration::ZERO);
     assert_eq!(batch.lost, 5, "events 6 to 10 are gone");

@@ -229,6 +229,7 @@ fn rig(workers: usize, depth: usize) -> Rig {
         input: None,
         exit_when_idle: false,
         thread_hook: None,
+        sink: None,
     };
     let threads = launch(setup, 2, |index, ends, _| Ok(StandIn::new(index, ends))).unwrap();
     Rig { threads, peers, pool }
@@ -420,6 +421,7 @@ fn worker_that_cannot_start_stops_the_start() {
         input: None,
         exit_when_idle: false,
         thread_hook: None,
+        sink: None,
     };
     let refused = launch(setup(None), 2, |_, _, _| Err::<StandIn, _>("no memory".to_owned())).err().unwrap();
     assert_eq!(refused.to_string(), "worker 0: no memory");
@@ -444,6 +446,7 @@ fn start_with_control_on(cores: &[usize]) -> Result<Threads, StartError> {
         input: None,
         exit_when_idle: false,
         thread_hook: None,
+        sink: None,
     };
     launch(setup, 2, |n, ends, _| Ok(StandIn::new(n, ends)))
 }
@@ -481,6 +484,7 @@ fn run_over_files_ends_by_itself_once_nothing_moves() {
         input: Some(Box::new(|since_start| since_start > Duration::from_millis(200))),
         exit_when_idle: true,
         thread_hook: None,
+        sink: None,
     };
     let began = Instant::now();
     let threads = launch(setup, 2, |n, ends, _| Ok(StandIn::new(n, ends))).unwrap();
@@ -494,7 +498,8 @@ fn event_of_a_worker_reaches_every_reader() {
     let shared = &rig.threads.handle.shared;
     let event =
         NatEvent::AddressBound { instance: InstanceId(0), inside: Ipv4Addr::LOCALHOST.into(), outside: 1 };
-    shared.events.push(carrack_base::WorkerId(0), 5, event);
+    let worker = carrack_base::WorkerId(0);
+    shared.events.push(&mut [crate::LoggedEvent { sequence: 0, at_ns: 5, unix_ns: 5, worker, event }]);
     for _ in 0..2 {
         let batch = rig.threads.handle.events(0, 10, Duration::from_secs(1));
         assert_eq!((batch.lost, batch.events[0].event), (0, event));
