@@ -10,6 +10,9 @@ use std::sync::Arc;
 use carrack_api::Failure;
 use carrack_api::server::{Server, ServerOptions, TcpOptions};
 use carrack_config::{Config, PortFacts};
+use carrack_natlog::Service;
+use carrack_natlog::context::Context;
+use carrack_pipeline::snapshot::Snapshot;
 use carrack_runtime::{EndReason, Handle, RunOptions, Runtime, StartError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -25,14 +28,18 @@ pub fn run(args: &RunArgs, socket: Option<&Path>) -> Outcome {
     // Signals are taken before anything is touched: an early SIGTERM still ends in good order.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|e| Failure::internal(format!("cannot take signals: {e}")))?;
-    let (config, warnings) = read(&args.config)?;
+    let (config, warnings, snapshot) = read(&args.config)?;
     let options = server_options(&config, socket);
     let system = config.system.name.clone();
     let devices = config.devices().map(|(port, spec)| (port.name.value.clone(), spec.to_string())).collect();
     let run = RunOptions { verbose_dpdk: args.log >= LogLevel::Debug, ..RunOptions::default() };
-    let runtime = Runtime::start_config(&args.config, config, warnings, run, None).map_err(start_failure)?;
+    let log = Service::start(&config.logging, &system, Context::of(&config, &snapshot), unix_ms())
+        .map_err(Failure::internal)?;
+    let sink = Box::new(log.clone());
+    let runtime =
+        Runtime::start_config(&args.config, config, warnings, run, Some(sink)).map_err(start_failure)?;
     let handle = runtime.handle();
-    let daemon = Arc::new(Daemon::new(handle.clone(), system, devices));
+    let daemon = Arc::new(Daemon::new(handle.clone(), log, system, devices));
     let server = Server::start(daemon.clone(), &options)?;
     info!("managed at {}", options.socket.display());
     if let Some(address) = server.tcp_address() {
@@ -48,19 +55,26 @@ pub fn run(args: &RunArgs, socket: Option<&Path>) -> Outcome {
     }
 }
 
-fn read(path: &Path) -> Result<(Config, Vec<carrack_config::Warning>), Fail> {
+/// Milliseconds since 1970.
+fn unix_ms() -> u64 {
+    let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(unix.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A valid config, what is questionable about it, and what it would be with ports as one would expect them.
+fn read(path: &Path) -> Result<(Config, Vec<carrack_config::Warning>, Snapshot), Fail> {
     let checked = Config::from_file(path).and_then(|(config, warnings)| {
-        carrack_config::compile(&config, &PortFacts::assumed(&config), None)?;
-        Ok((config, warnings))
+        let compiled = carrack_config::compile(&config, &PortFacts::assumed(&config), None)?;
+        Ok((config, warnings, compiled.snapshot))
     });
-    let (config, warnings) = checked.map_err(|errors| {
+    let (config, warnings, snapshot) = checked.map_err(|errors| {
         let _ = crate::check::print_diagnostics(&errors);
         Fail::Said(2)
     })?;
     for warning in &warnings {
         warn!("{}:{}: {}", warning.file, warning.line, warning.message);
     }
-    Ok((config, warnings))
+    Ok((config, warnings, snapshot))
 }
 
 fn start_failure(error: StartError) -> Fail {

@@ -1,5 +1,6 @@
 //! What tables can get wrong together: names that lead nowhere, addresses that clash.
 
+mod logging;
 mod nat;
 mod network;
 
@@ -12,4 +13,5 @@ pub(crate) fn config(notes: &Notes, config: &Config) {
     let complete = !notes.has_errors();
     network::check(notes, config, complete);
     nat::check(notes, config, complete);
+    logging::check(notes, config);
 }

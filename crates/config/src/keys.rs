@@ -2,6 +2,7 @@
 //!
 //! The reader looks every key up here for its kind, range and default, so the three cannot drift apart.
 
+mod logging;
 mod nat;
 mod network;
 mod system;
@@ -9,6 +10,8 @@ mod system;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::LazyLock;
+
+pub use logging::EXPORTERS_MAX;
 
 /// A table of the config file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,12 +163,12 @@ impl fmt::Display for Kind {
 
 /// All tables, in the order of the reference.
 pub fn sections() -> impl Iterator<Item = &'static SectionInfo> {
-    system::SECTIONS.iter().chain(network::SECTIONS).chain(nat::SECTIONS)
+    system::SECTIONS.iter().chain(network::SECTIONS).chain(nat::SECTIONS).chain(logging::SECTIONS)
 }
 
 /// All keys, in the order of the reference.
 pub fn keys() -> impl Iterator<Item = &'static KeyInfo> {
-    system::KEYS.iter().chain(network::KEYS).chain(nat::KEYS)
+    system::KEYS.iter().chain(network::KEYS).chain(nat::KEYS).chain(logging::KEYS)
 }
 
 /// The key of that name in that table.

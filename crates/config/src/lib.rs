@@ -25,8 +25,9 @@ mod value;
 pub use compile::{Compiled, PortDevice, PortFacts, compile};
 pub use diff::{Change, diff};
 pub use model::{
-    Api, ApiTcp, Attach, Config, DEFAULT_VRF, ForwardConfig, HugePages, Idle, InterfaceConfig, Memory,
-    NatConfig, OneToOneConfig, PoolConfig, PortsConfig, RouteConfig, RouteTarget, System, Workers,
+    Api, ApiTcp, Attach, Config, DEFAULT_VRF, EventClass, ExportProtocol, ExportTransport, ExporterConfig,
+    ExporterTls, ForwardConfig, HugePages, Idle, InterfaceConfig, Logging, Memory, NatConfig, OneToOneConfig,
+    PoolConfig, PortsConfig, RouteConfig, RouteTarget, StoreConfig, SyslogFormat, System, Workers,
 };
 pub use reference::reference;
 pub use source::{At, ConfigError, Diagnostic, Severity, Span, Warning};

@@ -42,6 +42,8 @@ pub struct Config {
     pub routes: Vec<RouteConfig>,
     /// `[[nat]]`, in file order.
     pub nat: Vec<NatConfig>,
+    /// `[logging]`.
+    pub logging: Logging,
     pub(crate) source: Source,
     pub(crate) facts: Facts,
 }
@@ -322,6 +324,121 @@ pub struct NatConfig {
     pub one_to_one: Vec<OneToOneConfig>,
     /// Port forwardings.
     pub forwards: Vec<ForwardConfig>,
+}
+
+/// Where events go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Logging {
+    /// Observation domain.
+    pub domain: u32,
+    /// Directory for events that wait for a collector.
+    pub spool_dir: PathBuf,
+    /// Events on local disk.
+    pub store: Option<StoreConfig>,
+    /// Collectors.
+    pub exporters: Vec<ExporterConfig>,
+}
+
+/// Events on local disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreConfig {
+    /// Directory.
+    pub dir: PathBuf,
+    /// How long they are kept, seconds.
+    pub keep_s: u32,
+    /// Most disk space, MB.
+    pub max_mb: u32,
+}
+
+/// What a collector understands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ExportProtocol {
+    /// RFC 7011.
+    #[default]
+    Ipfix,
+    /// RFC 3954.
+    NetFlow9,
+    /// RFC 5424.
+    Syslog,
+}
+
+/// How messages get there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ExportTransport {
+    /// Datagrams.
+    #[default]
+    Udp,
+    /// A stream.
+    Tcp,
+    /// A stream with TLS.
+    Tls,
+}
+
+/// A group of kinds of events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EventClass {
+    /// Port blocks.
+    Blocks,
+    /// Address bindings.
+    Bindings,
+    /// Mappings.
+    Mappings,
+    /// Sessions.
+    Sessions,
+    /// Quotas, thresholds, exhaustion.
+    Limits,
+    /// The daemon's own life.
+    System,
+}
+
+/// How a syslog message is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SyslogFormat {
+    /// RFC 5424 §6.3.
+    #[default]
+    Structured,
+    /// One line of fields.
+    Compact,
+}
+
+/// How a collector is trusted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExporterTls {
+    /// Certificates, PEM.
+    pub ca: PathBuf,
+    /// Name in the collector's certificate; its address when `None`.
+    pub name: Option<String>,
+}
+
+/// One collector.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExporterConfig {
+    /// Its name.
+    pub name: At<String>,
+    /// Protocol.
+    pub protocol: ExportProtocol,
+    /// Transport.
+    pub transport: ExportTransport,
+    /// Address.
+    pub collector: SocketAddr,
+    /// Which events.
+    pub events: Vec<EventClass>,
+    /// Names of instances; empty for all.
+    pub instances: Vec<At<String>>,
+    /// Largest IPFIX or NetFlow message.
+    pub message_bytes: u16,
+    /// Seconds between two transmissions of templates.
+    pub template_refresh_s: u32,
+    /// Events that may wait in memory.
+    pub queue: u32,
+    /// Disk space for those that wait longer, MB.
+    pub spool_mb: u32,
+    /// Syslog's format.
+    pub format: SyslogFormat,
+    /// Syslog's facility.
+    pub facility: u8,
+    /// With TLS.
+    pub tls: Option<ExporterTls>,
 }
 
 impl Config {

@@ -1,6 +1,7 @@
 //! From tables to the typed config. What a single table can get wrong is found here; what tables can get wrong
 //! together is found in [`crate::check`].
 
+mod logging;
 mod nat;
 mod network;
 mod system;
@@ -32,6 +33,7 @@ pub(crate) fn config(notes: &Notes, root: &Section<'_>, source: Source) -> Confi
         interfaces: network::interfaces(notes, root.sections("interface")),
         routes: network::routes(notes, root.sections("route")),
         nat: nat::instances(notes, root.sections("nat")),
+        logging: logging::logging(notes, &root.section("logging")),
         facts: Facts::default(),
         source,
         system,

@@ -262,6 +262,12 @@ impl Handle {
         Some((desired.path.clone(), desired.config.text().to_owned()))
     }
 
+    /// The config in force, as it was read.
+    #[must_use]
+    pub fn desired_config(&self) -> Option<Config> {
+        Some(lock(self.desired.as_ref()?).config.clone())
+    }
+
     /// The NUMA socket whose memory a worker uses: that of its processor, 0 when it has none of its own.
     #[must_use]
     pub fn socket(&self, worker: WorkerId) -> u32 {

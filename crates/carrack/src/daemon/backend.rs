@@ -17,6 +17,8 @@ use carrack_config::Change;
 use carrack_config::keys::Effect;
 use carrack_nat::policy::Assignment;
 use carrack_nat::row::{Endpoint, HostEndpoint};
+use carrack_natlog::Service;
+use carrack_natlog::context::Context;
 use carrack_pipeline::mailbox::PacketFilter;
 use carrack_pipeline::snapshot::Snapshot;
 use carrack_runtime::{CaptureSpec, EVENTS_KEPT, Handle, ReloadError, RequestError, TraceSpec, WorkerState};
@@ -32,14 +34,22 @@ const SILENCE: Duration = Duration::from_millis(100);
 /// The daemon behind the API.
 pub struct Daemon {
     handle: Handle,
+    log: Service,
     system: String,
     /// Devices by the name of the interface that declares them; no reload changes them.
     devices: Vec<(String, String)>,
 }
 
 impl Daemon {
-    pub fn new(handle: Handle, system: String, devices: Vec<(String, String)>) -> Self {
-        Self { handle, system, devices }
+    pub fn new(handle: Handle, log: Service, system: String, devices: Vec<(String, String)>) -> Self {
+        Self { handle, log, system, devices }
+    }
+
+    /// Lets the log follow a reload that was applied; returns what went wrong with it.
+    fn reload_log(&self) -> Option<String> {
+        let config = self.handle.desired_config()?;
+        let context = Context::of(&config, &self.handle.snapshot());
+        self.log.reconfigure(&config.logging, context, self.handle.generation(), super::unix_ms()).err()
     }
 
     fn device(&self, port: &str) -> String {
@@ -152,6 +162,19 @@ impl Backend for Daemon {
         let balance = self.handle.counters().balance;
         if balance != 0 {
             problems.push(format!("{balance} packets are unaccounted for: a defect, please report it"));
+        }
+        problems.extend(self.log.exporters().iter().filter(|e| !e.connected || e.lost > 0).map(|e| {
+            if e.lost > 0 {
+                format!("exporter {} lost {} events: its collector is too slow or away", e.name, e.lost)
+            } else {
+                format!("exporter {} cannot reach its collector; {} events wait", e.name, e.waiting)
+            }
+        }));
+        let lost: u64 = workers.iter().map(|w| w.stats.events_lost).sum();
+        if lost > 0 {
+            problems.push(format!(
+                "{lost} NAT events were lost before they could be logged; give the logging thread a core"
+            ));
         }
         let down = self.handle.interfaces();
         problems.extend(
@@ -284,6 +307,7 @@ impl Backend for Daemon {
                 "Copies of packets that a capture should have had, lost because its reader was slow.".into(),
             count: self.handle.workers().iter().map(|w| w.stats.captures_lost).sum(),
         });
+        answer.engine.extend(self.log.exporters().iter().flat_map(summary::exporter_counters));
         Ok(answer)
     }
 
@@ -369,13 +393,16 @@ impl Backend for Daemon {
             messages,
         };
         match self.handle.reload(None) {
-            Ok(report) => Ok(ReloadReport {
-                applied: true,
-                generation: report.generation,
-                changes: report.changes.iter().map(change).collect(),
-                sessions_ended: report.sessions_ended,
-                messages: report.warnings.iter().map(ToString::to_string).collect(),
-            }),
+            Ok(report) => {
+                let warnings = report.warnings.iter().map(ToString::to_string);
+                Ok(ReloadReport {
+                    applied: true,
+                    generation: report.generation,
+                    changes: report.changes.iter().map(change).collect(),
+                    sessions_ended: report.sessions_ended,
+                    messages: warnings.chain(self.reload_log()).collect(),
+                })
+            }
             Err(ReloadError::Config(errors)) => {
                 Ok(refused(Vec::new(), errors.iter().map(ToString::to_string).collect()))
             }

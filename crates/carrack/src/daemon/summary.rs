@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use carrack_api::types::{EngineCounter, Graph, GraphNode, NamedCount, StageClocks, Worker};
 use carrack_base::counters::Accounts;
 use carrack_base::{REASONS, Reason};
+use carrack_natlog::ExporterReport;
 use carrack_pipeline::stats::{STAGES, Stage};
 use carrack_runtime::{ControlCounters, WorkerReport};
 
@@ -133,6 +134,23 @@ pub(super) fn control_counters(c: &ControlCounters) -> Vec<EngineCounter> {
     rows.into_iter()
         .map(|(name, count, description)| EngineCounter {
             name: name.into(),
+            description: description.into(),
+            count,
+        })
+        .collect()
+}
+
+/// What an exporter counts.
+pub(super) fn exporter_counters(report: &ExporterReport) -> Vec<EngineCounter> {
+    let rows = [
+        ("sent", report.sent, "NAT events sent to the collector."),
+        ("messages", report.messages, "Messages sent to the collector, templates included."),
+        ("lost", report.lost, "NAT events lost because the collector was too slow or away."),
+        ("waiting", report.waiting, "NAT events that wait in memory for the collector."),
+    ];
+    rows.into_iter()
+        .map(|(what, count, description)| EngineCounter {
+            name: format!("exporter-{}-{what}", report.name),
             description: description.into(),
             count,
         })

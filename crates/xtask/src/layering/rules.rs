@@ -5,7 +5,7 @@ use crate::source::{SourceFile, code_only, has_word};
 
 /// The crates, lowest first: an edge may only point to an earlier one. `io` is below `config`, which checks
 /// device descriptions with it.
-const ORDER: [&str; 20] = [
+const ORDER: [&str; 21] = [
     "wire",
     "base",
     "xlat",
@@ -18,6 +18,7 @@ const ORDER: [&str; 20] = [
     "config",
     "io-dpdk",
     "runtime",
+    "natlog",
     "api",
     "lab",
     "testkit",
@@ -35,7 +36,7 @@ const NOT_FOR_PURE: [&str; 8] =
 /// Crates that may hold `unsafe`.
 const UNSAFE_ALLOWED: [&str; 3] = ["frame", "tables", "io-dpdk"];
 /// Crates that may read the clock.
-const CLOCK_ALLOWED: [&str; 7] = ["runtime", "api", "lab", "bench", "carrack", "xtask", "io-dpdk"];
+const CLOCK_ALLOWED: [&str; 8] = ["runtime", "natlog", "api", "lab", "bench", "carrack", "xtask", "io-dpdk"];
 /// How clocks are read.
 const CLOCKS: [&str; 2] = ["Instant::now", "SystemTime::now"];
 /// Lines of a file, at most.

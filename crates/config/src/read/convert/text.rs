@@ -12,7 +12,7 @@ use toml::de::DeValue;
 
 use super::{Faults, FromToml, fault, short, wrong_type};
 use crate::keys::Kind;
-use crate::model::{HugePages, Idle};
+use crate::model::{EventClass, ExportProtocol, ExportTransport, HugePages, Idle, SyslogFormat};
 use crate::parse::Mode;
 use crate::read::Value;
 use crate::suggest;
@@ -191,6 +191,25 @@ from_word! {
         "admin-prohibited" => ExhaustedIcmp::AdminProhibited,
     }
     Proto { "tcp" => Proto::Tcp, "udp" => Proto::Udp, "icmp" => Proto::Icmp }
+    ExportProtocol {
+        "ipfix" => ExportProtocol::Ipfix,
+        "netflow9" => ExportProtocol::NetFlow9,
+        "syslog" => ExportProtocol::Syslog,
+    }
+    ExportTransport {
+        "udp" => ExportTransport::Udp,
+        "tcp" => ExportTransport::Tcp,
+        "tls" => ExportTransport::Tls,
+    }
+    EventClass {
+        "blocks" => EventClass::Blocks,
+        "bindings" => EventClass::Bindings,
+        "mappings" => EventClass::Mappings,
+        "sessions" => EventClass::Sessions,
+        "limits" => EventClass::Limits,
+        "system" => EventClass::System,
+    }
+    SyslogFormat { "structured" => SyslogFormat::Structured, "compact" => SyslogFormat::Compact }
     Mode {
         "blocks" => Mode::Blocks,
         "arbitrary" => Mode::Arbitrary,

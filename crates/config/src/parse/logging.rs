@@ -1,0 +1,101 @@
+//! `[logging]`, `[logging.store]`, `[[logging.exporter]]`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use crate::keys::EXPORTERS_MAX;
+use crate::model::{
+    EventClass, ExportProtocol, ExportTransport, ExporterConfig, ExporterTls, Logging, StoreConfig,
+};
+use crate::read::{Notes, Section};
+use crate::source::At;
+
+pub(super) fn logging(notes: &Notes, section: &Section<'_>) -> Logging {
+    let exporters = section.sections("exporter");
+    if let Some(extra) = exporters.get(EXPORTERS_MAX) {
+        notes.error(extra.span, format!("too many exporters; at most {EXPORTERS_MAX}"));
+    }
+    Logging {
+        domain: section.value("domain"),
+        spool_dir: section.value("spool_dir"),
+        store: store(notes, &section.section("store")),
+        exporters: exporters.into_iter().filter_map(|exporter| self::exporter(notes, exporter)).collect(),
+    }
+}
+
+fn store(notes: &Notes, section: &Section<'_>) -> Option<StoreConfig> {
+    let dir = section.get::<PathBuf>("dir");
+    let (keep_s, max_mb) = (section.value("keep"), section.value("max_mb"));
+    if dir.is_none() && section.is_present() && section.written("dir").is_none() {
+        let message = "[logging.store] has no `dir`; say where events shall be kept, or remove the table";
+        notes.error(section.span, message);
+    }
+    Some(StoreConfig { dir: dir?.value, keep_s, max_mb })
+}
+
+fn exporter(notes: &Notes, mut section: Section<'_>) -> Option<ExporterConfig> {
+    let name = super::network::name(notes, &mut section, "exporter");
+    let protocol = section.get::<ExportProtocol>("protocol");
+    let transport = section.need::<ExportTransport>("transport");
+    let collector = section.get::<SocketAddr>("collector");
+    let events = section.need::<Vec<At<EventClass>>>("events");
+    if events.is_empty() && section.written("events").is_some() {
+        notes.error(events.span, "an empty list; name the events, or leave the key out to send all");
+    }
+    let tls = tls(notes, &section, transport.value);
+    if let (Some(ExportProtocol::NetFlow9), ExportTransport::Tcp | ExportTransport::Tls) =
+        (protocol.as_ref().map(|protocol| protocol.value), transport.value)
+    {
+        let message = "NetFlow is sent over UDP only; remove `transport`, or set protocol = \"ipfix\", which is its successor";
+        notes.error(transport.span, message);
+    }
+    if protocol.as_ref().is_some_and(|protocol| protocol.value != ExportProtocol::Syslog) {
+        for key in ["format", "facility"] {
+            if let Some(span) = section.written(key) {
+                let message = format!(
+                    "`{key}` has an effect only with protocol = \"syslog\"; remove it or change the protocol"
+                );
+                notes.error(span, message);
+            }
+        }
+    }
+    let read = ExporterConfig {
+        name,
+        protocol: protocol.map(|protocol| protocol.value).unwrap_or_default(),
+        transport: transport.value,
+        collector: collector.as_ref().map_or_else(|| SocketAddr::from(([0; 4], 0)), |at| at.value),
+        events: events.iter().map(|class| class.value).collect(),
+        instances: section.value("instances"),
+        message_bytes: section.value("message_bytes"),
+        template_refresh_s: section.value("template_refresh"),
+        queue: section.value("queue"),
+        spool_mb: section.value("spool_mb"),
+        format: section.value("format"),
+        facility: section.value("facility"),
+        tls,
+    };
+    // Without a collector there is a fault already; what else may be wrong was said above.
+    collector.map(|_| read)
+}
+
+fn tls(notes: &Notes, section: &Section<'_>, transport: ExportTransport) -> Option<ExporterTls> {
+    let ca = section.get::<PathBuf>("tls_ca");
+    let name = section.get::<String>("tls_name");
+    if transport == ExportTransport::Tls {
+        if ca.is_none() && section.written("tls_ca").is_none() {
+            let message = "transport = \"tls\" needs `tls_ca`, the certificates that the collector's is checked against; \
+                           add it, or use \"tcp\"";
+            notes.error(section.span_of("transport"), message);
+        }
+    } else {
+        for key in ["tls_ca", "tls_name"] {
+            if let Some(span) = section.written(key) {
+                let message = format!(
+                    "`{key}` has an effect only with transport = \"tls\"; remove it or change the transport"
+                );
+                notes.error(span, message);
+            }
+        }
+    }
+    Some(ExporterTls { ca: ca?.value, name: name.map(|name| name.value) })
+}

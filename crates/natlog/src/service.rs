@@ -1,0 +1,171 @@
+//! Everything that becomes of events: the sink of the logging thread, and its settings.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use carrack_config::Logging;
+use carrack_runtime::{EventSink, LoggedEvent};
+
+use crate::context::Context;
+use crate::exporter::{Batch, Exporter, ExporterReport};
+use crate::record::{Kind, Record};
+
+/// Distributes events. Clones are doors to the same service.
+#[derive(Debug, Clone)]
+pub struct Service {
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    host: String,
+    context: Arc<Context>,
+    exporters: Vec<Exporter>,
+    lost: u64,
+    /// The calendar minus monotonic time, as of the last event.
+    offset_ns: Option<u64>,
+}
+
+/// How far the clock may be off its own pace until it counts as set, milliseconds.
+const CLOCK_SET_MS: u64 = 100;
+
+impl Service {
+    /// Starts what `logging` asks for, on the router `host`; the time is milliseconds since 1970.
+    ///
+    /// # Errors
+    /// A sentence that says what to do.
+    pub fn start(logging: &Logging, host: &str, context: Context, unix_ms: u64) -> Result<Self, String> {
+        let inner = Inner {
+            host: host.to_owned(),
+            context: Arc::new(context),
+            exporters: Vec::new(),
+            lost: 0,
+            offset_ns: None,
+        };
+        let service = Self { inner: Arc::new(Mutex::new(inner)) };
+        let mut inner = service.lock();
+        inner.set_exporters(logging)?;
+        inner.distribute(vec![Record::new(unix_ms, Kind::Started), configured(unix_ms, 1)]);
+        drop(inner);
+        Ok(service)
+    }
+
+    /// Works by another configuration from the next event on. Exporters that did not change go on.
+    ///
+    /// # Errors
+    /// A sentence that says what to do.
+    pub fn reconfigure(
+        &self,
+        logging: &Logging,
+        context: Context,
+        generation: u64,
+        unix_ms: u64,
+    ) -> Result<(), String> {
+        let mut inner = self.lock();
+        inner.context = Arc::new(context);
+        inner.set_exporters(logging)?;
+        inner.distribute(vec![configured(unix_ms, generation)]);
+        Ok(())
+    }
+
+    /// What each exporter has done.
+    #[must_use]
+    pub fn exporters(&self) -> Vec<ExporterReport> {
+        self.lock().exporters.iter().map(Exporter::report).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl EventSink for Service {
+    fn events(&mut self, batch: &[LoggedEvent]) {
+        self.lock().events(batch);
+    }
+
+    fn tick(&mut self, unix_ns: u64, lost: u64) {
+        self.lock().tick(unix_ns / 1_000_000, lost);
+    }
+
+    fn end(&mut self, unix_ns: u64) {
+        let mut inner = self.lock();
+        inner.distribute(vec![Record::new(unix_ns / 1_000_000, Kind::Stopped)]);
+        // Each sends what it has, then ends.
+        inner.exporters.clear();
+    }
+}
+
+impl Inner {
+    fn set_exporters(&mut self, logging: &Logging) -> Result<(), String> {
+        let stays = |running: &Exporter| {
+            running.domain == logging.domain && logging.exporters.contains(&running.config)
+        };
+        self.exporters.retain(stays);
+        for config in &logging.exporters {
+            if self.exporters.iter().any(|running| running.config == *config) {
+                continue;
+            }
+            let context = Arc::clone(&self.context);
+            let started = Exporter::start(config.clone(), logging.domain, &self.host, context);
+            let exporter = started.map_err(|error| {
+                format!(
+                    "exporter {}: cannot start its thread: {error}; raise the limit on threads",
+                    config.name
+                )
+            })?;
+            self.exporters.push(exporter);
+        }
+        Ok(())
+    }
+
+    fn events(&mut self, batch: &[LoggedEvent]) {
+        let Some(last) = batch.last() else { return };
+        let mut records = Vec::with_capacity(batch.len() + 1);
+        records.extend(self.clock_set(last.unix_ns.saturating_sub(last.at_ns), last.unix_ns / 1_000_000));
+        records.extend(batch.iter().map(|logged| Record::of(logged, &self.context)));
+        self.distribute(records);
+    }
+
+    /// Says so when the calendar left its pace: who asks about a time near it must know.
+    fn clock_set(&mut self, offset_ns: u64, unix_ms: u64) -> Option<Record> {
+        let before = self.offset_ns.replace(offset_ns)?;
+        let by_ms = offset_ns.abs_diff(before) / 1_000_000;
+        if by_ms < CLOCK_SET_MS {
+            return None;
+        }
+        let backwards = offset_ns < before;
+        tracing::warn!(
+            "the machine's clock was set {by_ms} ms {}; answers about times near it name both candidates",
+            if backwards { "back" } else { "forward" }
+        );
+        let value = u32::try_from(by_ms).unwrap_or(u32::MAX);
+        Some(Record { value, count: u32::from(backwards), ..Record::new(unix_ms, Kind::ClockSet) })
+    }
+
+    fn tick(&mut self, unix_ms: u64, lost: u64) {
+        let more = lost.saturating_sub(self.lost);
+        self.lost = lost;
+        if more > 0 {
+            tracing::error!(
+                "{more} NAT events are lost, because the logging thread was slower than the workers"
+            );
+            let count = u32::try_from(more).unwrap_or(u32::MAX);
+            self.distribute(vec![Record { count, ..Record::new(unix_ms, Kind::EventsLost) }]);
+        }
+    }
+
+    fn distribute(&mut self, records: Vec<Record>) {
+        if records.is_empty() {
+            return;
+        }
+        let batch = Arc::new(Batch { context: Arc::clone(&self.context), records });
+        for exporter in &self.exporters {
+            exporter.take(&batch);
+        }
+    }
+}
+
+fn configured(unix_ms: u64, generation: u64) -> Record {
+    let value = u32::try_from(generation).unwrap_or(u32::MAX);
+    Record { value, ..Record::new(unix_ms, Kind::Configured) }
+}

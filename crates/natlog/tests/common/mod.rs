@@ -1,0 +1,99 @@
+//! One record of every kind and family, and a capture file to hand messages to a judge.
+#![allow(dead_code, reason = "each test uses a part")]
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use carrack_base::Reason;
+use carrack_natlog::context::{Context, InstanceContext};
+use carrack_natlog::record::{Kind, Quota, Record};
+use pcap_file::pcap::{PcapPacket, PcapWriter};
+
+/// 2026-03-03T14:03:22.500Z.
+pub const AT_MS: u64 = 1_772_546_602_500;
+
+pub fn context() -> Context {
+    let instance = InstanceContext {
+        name: "cgn1".into(),
+        inside_vrf: 1,
+        pool: 3,
+        threshold_percent: 80,
+        ..InstanceContext::default()
+    };
+    Context {
+        instances: vec![instance],
+        pools: vec![(3, "p1".into())],
+        vrfs: vec!["default".into(), "mobile".into()],
+        room: [1_000, 2_000, 3_000],
+    }
+}
+
+/// The subscribers of the records: one of each family.
+pub fn subscribers() -> [IpAddr; 2] {
+    ["100.64.0.5".parse().unwrap(), "2001:db8::5".parse().unwrap()]
+}
+
+/// Every event that a collector can get, each for IPv4 and IPv6 subscribers.
+pub fn every_event() -> Vec<Record> {
+    let mut records = Vec::new();
+    for inside in subscribers() {
+        let six = inside.is_ipv6();
+        let remote: IpAddr =
+            if six { "64:ff9b::c633:6407".parse().unwrap() } else { "198.51.100.7".parse().unwrap() };
+        for kind in Kind::ALL {
+            let record = Record {
+                worker: 1,
+                pool: 3,
+                protocol: 17,
+                inside,
+                inside_port: 5_000,
+                outside: u32::from_be_bytes([203, 0, 113, 7]),
+                first: 4_096,
+                last: 4_607,
+                value: 77,
+                ..Record::new(AT_MS, kind)
+            };
+            match kind {
+                Kind::SessionCreated | Kind::SessionDeleted => {
+                    records.push(record);
+                    records.push(Record { remote, remote_port: 443, ..record });
+                }
+                Kind::QuotaExceeded => {
+                    for (quota, reason) in [
+                        (Quota::Sessions, Reason::NatSessionTableFull),
+                        (Quota::Mappings, Reason::NatMappingTableFull),
+                        (Quota::PerUser, Reason::NatPortLimit),
+                        (Quota::Subscribers, Reason::NatSubscriberTableFull),
+                    ] {
+                        records.push(Record { detail: quota as u8, reason: Some(reason), ..record });
+                    }
+                }
+                Kind::ThresholdReached => {
+                    records.push(Record { detail: 1, ..record });
+                    records.push(Record { detail: 0, ..record });
+                }
+                _ => records.push(record),
+            }
+        }
+    }
+    records
+}
+
+/// A capture of datagrams to `port` on 127.0.0.1.
+pub fn capture(path: &Path, port: u16, datagrams: &[Vec<u8>]) {
+    let mut writer = PcapWriter::new(std::fs::File::create(path).unwrap()).unwrap();
+    for datagram in datagrams {
+        let (udp, ip) = ((datagram.len() + 8) as u16, (datagram.len() + 28) as u16);
+        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0];
+        frame.extend(ip.to_be_bytes());
+        frame.extend([0, 0, 0, 0, 64, 17, 0, 0, 127, 0, 0, 1, 127, 0, 0, 1]);
+        frame.extend(40_000u16.to_be_bytes());
+        frame.extend(port.to_be_bytes());
+        frame.extend(udp.to_be_bytes());
+        frame.extend([0, 0]);
+        frame.extend(datagram);
+        let packet = PcapPacket::new(Duration::from_millis(AT_MS), frame.len() as u32, &frame);
+        writer.write_packet(&packet).unwrap();
+    }
+}

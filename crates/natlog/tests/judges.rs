@@ -1,0 +1,173 @@
+//! Other people's decoders judge what is exported.
+
+mod common;
+
+use std::net::Ipv4Addr;
+use std::process::Command;
+
+use carrack_natlog::flow::{Encoder, Field, Stamp, Unsent, Version, template};
+use carrack_natlog::record::{Kind, Quota, Record};
+use common::{AT_MS, capture, context, every_event};
+
+/// Templates, then every event.
+fn messages(version: Version) -> (Vec<Vec<u8>>, usize) {
+    let (context, now) = (context(), Stamp { unix_ms: AT_MS, uptime_ms: 60_000 });
+    let mut encoder = Encoder::new(version, 7, 1_400);
+    let mut messages: Vec<Vec<u8>> = Vec::new();
+    let mut events = 0;
+    let mut emit = |message: &[u8], _| messages.push(message.to_vec());
+    encoder.templates(&context, Unsent { records: 5, first_ms: 1, last_ms: AT_MS }, now, &mut emit);
+    for record in every_event() {
+        events += usize::from(encoder.event(&record, &context, now, &mut emit));
+    }
+    encoder.finish(now, &mut emit);
+    (messages, events)
+}
+
+fn tshark(version: Version, port: u16) -> (String, usize) {
+    let (messages, events) = messages(version);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("flow.pcap");
+    capture(&path, port, &messages);
+    let decode = format!("udp.port=={port},cflow");
+    let out = Command::new("tshark")
+        .arg("-r")
+        .arg(&path)
+        .args(["-d", &decode, "-V", "-O", "cflow"])
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    (String::from_utf8_lossy(&out.stdout).into_owned(), events)
+}
+
+/// What tshark should say of a field, name and value.
+fn expected(field: Field, record: &Record) -> String {
+    let outside = Ipv4Addr::from(record.outside);
+    match field {
+        Field::Time => "Observation Time Milliseconds: Mar  3, 2026 14:03:22.500000000 UTC".into(),
+        Field::Event => format!("Nat Event: {}", event_name(record)),
+        Field::Inside4 | Field::Inside6 => format!("SrcAddr: {}", record.inside),
+        Field::Outside => format!("Post NAT Source IPv4 Address: {outside}"),
+        Field::Protocol => "Protocol: UDP (17)".into(),
+        Field::InsidePort => "SrcPort: 5000 (5000)".into(),
+        Field::OutsidePort => "Post NAPT Source Transport Port: 4096".into(),
+        Field::Remote4 | Field::Remote6 => format!("DstAddr: {}", record.remote),
+        Field::PostRemote4 => format!("Post NAT Destination IPv4 Address: {}", record.remote),
+        Field::RemotePort => "DstPort: 443 (443)".into(),
+        Field::PostRemotePort => "Post NAPT Destination Transport Port: 443".into(),
+        Field::First => "Port Range Start: 4096".into(),
+        Field::Last => "Port Range End: 4607".into(),
+        Field::Instance => "NAT Instance ID: 0".into(),
+        Field::Vrf => "Ingress VRFID: 1".into(),
+        Field::Pool => "Nat Pool Id: 3".into(),
+        Field::QuotaEvent => {
+            let name = match Quota::from_u8(record.detail) {
+                Quota::Sessions => "Maximum session entries",
+                Quota::Mappings => "Maximum BIB entries",
+                Quota::PerUser => "Maximum entries per user",
+                Quota::Subscribers => "Maximum active hosts or subscribers",
+                Quota::Other => "?",
+            };
+            format!("NAT Quota Exceeded Event: {name} ({})", record.detail)
+        }
+        Field::SessionsMax => "Max Session Entries: 77".into(),
+        Field::MappingsMax => "Max BIB Entries: 77".into(),
+        Field::PerUserMax => "Max Entries Per User: 77".into(),
+        Field::SubscribersMax => "Max Subscribers: 77".into(),
+        Field::ThresholdEvent if record.detail == 1 => {
+            "NAT Threshold Event: Address pool high threshold event (1)".into()
+        }
+        Field::ThresholdEvent => "NAT Threshold Event: Address pool low threshold event (2)".into(),
+        Field::PoolHigh => "Addresspool High Threshold: 77".into(),
+        Field::PoolLow => "Addresspool Low Threshold: 77".into(),
+    }
+}
+
+/// The registry's names (RFC 8158 §4.3) as tshark writes them.
+fn event_name(record: &Record) -> &'static str {
+    match (record.kind, record.inside.is_ipv6()) {
+        (Kind::AddressesExhausted, _) => "NAT Addresses exhausted (3)",
+        (Kind::SessionCreated, false) => "NAT44 session create (4)",
+        (Kind::SessionDeleted, false) => "NAT44 session delete (5)",
+        (Kind::SessionCreated, true) => "NAT64 session create (6)",
+        (Kind::SessionDeleted, true) => "NAT64 session delete (7)",
+        (Kind::MappingCreated, false) => "NAT44 BIB create (8)",
+        (Kind::MappingDeleted, false) => "NAT44 BIB delete (9)",
+        (Kind::MappingCreated, true) => "NAT64 BIB create (10)",
+        (Kind::MappingDeleted, true) => "NAT64 BIB delete (11)",
+        (Kind::PortsExhausted, _) => "NAT ports exhausted (12)",
+        (Kind::QuotaExceeded, _) => "Quota Exceeded (13)",
+        (Kind::AddressBound, _) => "Address binding create (14)",
+        (Kind::AddressReleased, _) => "Address binding delete (15)",
+        (Kind::BlockAllocated, _) => "Port block allocation (16)",
+        (Kind::BlockReleased, _) => "Port block de-allocation (17)",
+        (Kind::ThresholdReached, _) => "Threshold Reached (18)",
+        _ => "?",
+    }
+}
+
+/// Data records that tshark saw, each as its lines, without those of options.
+fn flows(text: &str) -> Vec<Vec<String>> {
+    let mut flows: Vec<Vec<String>> = Vec::new();
+    let mut indent = None;
+    for line in text.lines() {
+        let depth = line.len() - line.trim_start().len();
+        if line.trim_start().starts_with("Flow ") {
+            flows.push(Vec::new());
+            indent = Some(depth);
+        } else if let (Some(flow), Some(outer)) = (flows.last_mut(), indent) {
+            if depth > outer {
+                flow.push(line.trim().to_owned());
+            } else {
+                indent = None;
+            }
+        }
+    }
+    flows.retain(|flow| flow.iter().any(|line| line.starts_with("Nat Event:")));
+    flows
+}
+
+fn judge(version: Version, port: u16) -> String {
+    let (text, events) = tshark(version, port);
+    let seen = flows(&text);
+    let sent: Vec<Vec<String>> = every_event()
+        .iter()
+        .filter_map(|record| {
+            Some(template(record)?.fields.iter().map(|field| expected(*field, record)).collect())
+        })
+        .collect();
+    assert_eq!(sent.len(), events);
+    for (seen, sent) in seen.iter().zip(&sent) {
+        assert_eq!(seen, sent);
+    }
+    assert_eq!(seen.len(), sent.len());
+    for word in ["Malformed", "Unknown", "hex bytes", "Expert Info"] {
+        assert!(!text.contains(word), "{word}: {text}");
+    }
+    text
+}
+
+/// RFC 8158 §4.6, RFC 7011 §3.4.
+#[test]
+fn tshark_names_every_field_of_every_ipfix_event() {
+    let text = judge(Version::Ipfix, 4_739);
+    for line in [
+        "Nat Pool Name: p1",
+        "VRFname: mobile",
+        "Not Sent Flows: 5",
+        "Observation Domain Id: 7",
+        // Four options records went before.
+        "FlowSequence: 4",
+    ] {
+        assert!(text.contains(line), "no {line}: {text}");
+    }
+}
+
+/// RFC 3954 §5.1.
+#[test]
+fn tshark_names_every_field_of_every_netflow_event() {
+    let text = judge(Version::NetFlow9, 2_055);
+    for line in ["SourceId: 7", "FlowSequence: 1", "SysUptime: 60.000000000 seconds"] {
+        assert!(text.contains(line), "no {line}: {text}");
+    }
+}
