@@ -9,15 +9,17 @@ mod network;
 mod pipeline;
 mod text;
 mod wire;
+mod xlat;
 
 /// A target: its name (that of its corpus) and what it runs.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 6] = [
     ("wire", wire::parsers),
     ("pipeline", pipeline::worker),
     ("icmp", icmp::errors),
+    ("xlat", xlat::translate),
     ("config", text::config),
     ("api", text::filters),
 ];

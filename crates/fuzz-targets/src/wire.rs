@@ -4,9 +4,12 @@ use std::hint::black_box;
 
 use carrack_wire::arp::ArpPacket;
 use carrack_wire::fragment::Fragments;
+use carrack_wire::fragment6::Fragments6;
 use carrack_wire::gre::GreView;
 use carrack_wire::icmpv4::{ErrorMessage, Icmpv4View, may_cause_error, write_error};
+use carrack_wire::icmpv6::{self, Icmpv6View};
 use carrack_wire::ipv4::{Ipv4Mut, Ipv4View};
+use carrack_wire::ipv6::Ipv6View;
 use carrack_wire::vlan::parse_l2;
 use carrack_wire::{TcpMut, TcpView, UdpMut, UdpView};
 
@@ -25,6 +28,9 @@ pub fn parsers(input: &[u8]) {
     transport(input);
     for packet in [Ipv4View::parse(input), Ipv4View::parse_quoted(input)].into_iter().flatten() {
         ipv4(&packet);
+    }
+    for packet in [Ipv6View::parse(input), Ipv6View::parse_quoted(input)].into_iter().flatten() {
+        ipv6(&packet);
     }
     changes(input);
 }
@@ -60,6 +66,42 @@ fn ipv4(packet: &Ipv4View<'_>) {
     assert!(!may_cause_error(&view), "no error about an error");
     if packet.packet().len() == usize::from(packet.total_length()) {
         cut(packet);
+    }
+}
+
+fn ipv6(packet: &Ipv6View<'_>) {
+    assert_eq!(packet.header().len() + packet.payload().len(), packet.packet().len());
+    if let Ok(found) = packet.extensions() {
+        let rest = packet.packet().get(usize::from(found.offset)..).expect("an offset inside the packet");
+        transport(rest);
+        if let Ok(icmp) = Icmpv6View::parse(rest) {
+            black_box((icmp.checksum_ok(1, 2), icmp.embedded().is_ok(), icmp.extension().is_ok()));
+        }
+    }
+    let mut error = [0; icmpv6::ERROR_LEN_MAX];
+    let why = icmpv6::ErrorMessage::HopLimitExceeded;
+    let len = icmpv6::write_error(&mut error, 1, 64, why, packet).expect("1280 octets always suffice");
+    let view = Ipv6View::parse(&error[..len]).expect("an error that parses");
+    assert!(Icmpv6View::parse(view.payload()).expect("a message").checksum_ok(1, packet.src()));
+    assert!(!icmpv6::may_cause_error(&view, why), "no error about an error");
+    if packet.payload().len() == usize::from(packet.payload_length()) {
+        cut6(packet);
+    }
+}
+
+/// As [`cut`], of an IPv6 packet.
+fn cut6(packet: &Ipv6View<'_>) {
+    for mtu in [56, 300, 1280] {
+        let Ok(plan) = Fragments6::plan(*packet, mtu, 7) else { continue };
+        let mut payload = Vec::new();
+        for fragment in plan.clone() {
+            let mut out = vec![0; fragment.total_len()];
+            let len = plan.write(&fragment, &mut out).expect("room for the fragment");
+            assert!(len <= mtu, "longer than the MTU");
+            let view = Ipv6View::parse(&out).expect("a fragment that parses");
+            payload.extend_from_slice(&view.payload()[view.payload().len() - fragment.payload_len..]);
+        }
+        assert!(packet.payload().ends_with(&payload));
     }
 }
 

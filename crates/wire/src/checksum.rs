@@ -24,16 +24,31 @@ impl Sum {
     #[inline(always)]
     #[must_use]
     pub fn with_u32(self, value: u32) -> Sum {
-        Sum(self.0 + u64::from(value >> 16) + u64::from(value & 0xffff))
+        // As 2^16 counts as 1 in ones-complement arithmetic, the halves need not be added one by one.
+        Sum(self.0 + u64::from(value))
     }
 
     /// Adds one 128-bit field, an IPv6 address for instance.
     #[inline(always)]
     #[must_use]
     pub fn with_u128(self, value: u128) -> Sum {
-        // Four halves of 32 bits: 2^16 = 1 in ones-complement arithmetic, so halves of 16 bits give the same.
         let (high, low) = ((value >> 64) as u64, value as u64);
-        Sum(self.0 + (high >> 32) + (high & 0xffff_ffff) + (low >> 32) + (low & 0xffff_ffff))
+        let (sum, carry) = high.overflowing_add(low);
+        Sum(self.0 + (sum >> 32) + (sum & 0xffff_ffff) + u64::from(carry))
+    }
+
+    /// Takes away one 32-bit field that was added elsewhere: its complement is added (RFC 1624 equation 3).
+    #[inline(always)]
+    #[must_use]
+    pub fn without_u32(self, value: u32) -> Sum {
+        self.with_u32(!value)
+    }
+
+    /// Takes away one 128-bit field that was added elsewhere: its complement is added (RFC 1624 equation 3).
+    #[inline(always)]
+    #[must_use]
+    pub fn without_u128(self, value: u128) -> Sum {
+        self.with_u128(!value)
     }
 
     /// Adds `bytes`; an odd last octet is padded with a zero behind it (RFC 1071 §1).
@@ -41,6 +56,19 @@ impl Sum {
     #[must_use]
     pub fn with_bytes(self, bytes: &[u8]) -> Sum {
         Sum(self.0 + u64::from(sum(bytes)))
+    }
+
+    /// The field that was `checksum` before the changes that this sum holds: old values taken away, new ones
+    /// added. As [`Delta::apply`], with one fold for all of them.
+    #[inline(always)]
+    pub fn update(self, checksum: u16) -> u16 {
+        self.with_u16(!checksum).checksum()
+    }
+
+    /// As [`Sum::update`] under UDP's rules: 0 means "none" and stays 0; a result of 0 is sent as 0xffff.
+    #[inline(always)]
+    pub fn update_udp(self, checksum: u16) -> u16 {
+        if checksum == 0 { 0 } else { udp_never_zero(self.update(checksum)) }
     }
 
     /// The sum folded to 16 bits: 0 only when everything added was zero.

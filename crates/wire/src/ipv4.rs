@@ -457,17 +457,24 @@ impl Ipv4Header {
     /// The 20 octets, checksum filled in. A payload above 65,515 octets saturates the total length.
     pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
         let mut head = [0u8; HEADER_LEN];
-        head[0] = 0x45;
-        head[1] = self.tos;
-        put16(&mut head, 2, self.payload_len.saturating_add(HEADER_LEN as u16));
-        put16(&mut head, 4, self.identification);
-        put16(&mut head, 6, self.flags_and_offset);
-        head[8] = self.ttl;
-        head[9] = self.protocol;
-        put32(&mut head, 12, self.src);
-        put32(&mut head, 16, self.dst);
-        let checksum = checksum::checksum(&head);
-        put16(&mut head, 10, checksum);
+        self.write(&mut head);
         head
+    }
+
+    /// As [`Ipv4Header::to_bytes`], where the header is to be: whole words are stored, and the checksum is added up
+    /// from the fields rather than read back.
+    #[inline(always)]
+    pub fn write(&self, out: &mut [u8; HEADER_LEN]) {
+        let total = self.payload_len.saturating_add(HEADER_LEN as u16);
+        let first = 0x4500_0000 | u32::from(self.tos) << 16 | u32::from(total);
+        let second = u32::from(self.identification) << 16 | u32::from(self.flags_and_offset);
+        let third = u32::from(self.ttl) << 24 | u32::from(self.protocol) << 16;
+        let sum = checksum::Sum::ZERO.with_u32(first).with_u32(second).with_u32(third);
+        let sum = sum.with_u32(self.src).with_u32(self.dst).checksum();
+        put32(out, 0, first);
+        put32(out, 4, second);
+        put32(out, 8, third | u32::from(sum));
+        put32(out, 12, self.src);
+        put32(out, 16, self.dst);
     }
 }

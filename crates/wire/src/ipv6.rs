@@ -113,6 +113,12 @@ impl<'a> Ipv6View<'a> {
         Ok(Ipv6View { head, packet: bytes.get(..end).ok_or(Ipv6Error::Truncated)? })
     }
 
+    /// The fields of a header alone, whose version the caller knows; there is no payload to be had.
+    #[inline(always)]
+    pub fn of_header(head: &'a [u8; HEADER_LEN]) -> Ipv6View<'a> {
+        Ipv6View { head, packet: head }
+    }
+
     /// Traffic class: DSCP and ECN together, as the type-of-service octet of IPv4.
     #[inline(always)]
     pub fn traffic_class(&self) -> u8 {
@@ -330,14 +336,20 @@ impl Ipv6Header {
     #[inline]
     pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
         let mut head = [0u8; HEADER_LEN];
-        let first = 0x6000_0000 | u32::from(self.traffic_class) << 20 | (self.flow_label & 0x000f_ffff);
-        put32(&mut head, 0, first);
-        put16(&mut head, 4, self.payload_len);
-        head[6] = self.next_header;
-        head[7] = self.hop_limit;
-        put128(&mut head, 8, self.src);
-        put128(&mut head, 24, self.dst);
+        self.write(&mut head);
         head
+    }
+
+    /// As [`Ipv6Header::to_bytes`], where the header is to be.
+    #[inline(always)]
+    pub fn write(&self, out: &mut [u8; HEADER_LEN]) {
+        let first = 0x6000_0000 | u32::from(self.traffic_class) << 20 | (self.flow_label & 0x000f_ffff);
+        let second =
+            u32::from(self.payload_len) << 16 | u32::from(self.next_header) << 8 | u32::from(self.hop_limit);
+        put32(out, 0, first);
+        put32(out, 4, second);
+        put128(out, 8, self.src);
+        put128(out, 24, self.dst);
     }
 }
 

@@ -10,7 +10,7 @@ use assemble::{Message, Parts};
 use carrack_wire::checksum::Sum;
 use carrack_wire::ipv4::{self, protocol};
 use carrack_wire::ipv6::{self, Extensions};
-use carrack_wire::{Delta, Icmpv4View, Icmpv6View, Ipv4View, Ipv6View, icmpv4, icmpv6};
+use carrack_wire::{Icmpv4View, Icmpv6View, Ipv4View, Ipv6View, icmpv4, icmpv6};
 
 /// What becomes of an ICMPv4 error on its way to IPv6. Only the addresses of `outer` count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,9 +85,8 @@ pub fn error_to_v6(buffer: &mut [u8], l3: usize, way: &V6ErrorWay, rules: &Rules
             let length = usize::from(inner.payload_length());
             icmp::echo_to_v6(payload, length, &way.inner).map_err(|_| Refused::BadQuotation)?;
         } else {
-            let old = Sum::ZERO.with_u32(inner.src()).with_u32(inner.dst());
-            let delta = Delta::of_sums(old, to_v6::addresses(&way.inner));
-            transport::patch_quoted(payload, inner.protocol(), way.inner.ports, delta);
+            let change = to_v6::addresses(&way.inner).without_u32(inner.src()).without_u32(inner.dst());
+            transport::patch_quoted(payload, inner.protocol(), way.inner.ports, change);
         }
     }
     message.fill_checksum(to_v6::icmp_pseudo(&way.outer, message.bytes().len()));
@@ -150,14 +149,14 @@ pub fn error_to_v4(
         message = Message::assemble(Parts { reveal: None, ..parts });
     }
     if !inner_found.is_later_fragment() {
-        let old = Sum::ZERO.with_u128(inner.src()).with_u128(inner.dst());
         let payload = message.inner_payload();
         if header.protocol == protocol::ICMP {
             let length = usize::from(header.payload_len);
+            let old = Sum::ZERO.with_u128(inner.src()).with_u128(inner.dst());
             icmp::echo_to_v4(payload, length, way.inner.ports, old).map_err(|_| Refused::BadQuotation)?;
         } else {
-            let delta = Delta::of_sums(old, to_v4::addresses(&way.inner));
-            transport::patch_quoted(payload, header.protocol, way.inner.ports, delta);
+            let change = to_v4::addresses(&way.inner).without_u128(inner.src()).without_u128(inner.dst());
+            transport::patch_quoted(payload, header.protocol, way.inner.ports, change);
         }
     }
     message.fill_checksum(Sum::ZERO);

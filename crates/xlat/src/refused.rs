@@ -21,6 +21,11 @@ pub enum Refused {
     SourceRoute,
     /// IPv4: options that cannot be read, so whether there is a source route is unknown.
     BadOptions,
+    /// IPv4: the protocol number means ICMPv6 or an extension header in IPv6, so that copying it would let an IPv4
+    /// sender forge those.
+    ForeignProtocolV4,
+    /// IPv6: the next header is ICMPv4, which would reach IPv4 without having been translated.
+    ForeignProtocolV6,
     /// A piece of an ICMP message (RFC 7915 §1.2): its checksum cannot be brought over.
     FragmentedIcmpV4,
     /// As [`Refused::FragmentedIcmpV4`], of ICMPv6.
@@ -74,14 +79,17 @@ impl Refused {
             Refused::SourceRoute => Answer::Icmpv4(icmpv4::ErrorMessage::Unreachable {
                 code: icmpv4::unreachable::SOURCE_ROUTE_FAILED,
             }),
-            Refused::FragmentedIcmpV4 | Refused::ZeroUdp | Refused::ZeroUdpFragment => {
-                Answer::Icmpv4(icmpv4::ErrorMessage::Unreachable {
-                    code: icmpv4::unreachable::ADMIN_PROHIBITED,
+            Refused::ForeignProtocolV4
+            | Refused::FragmentedIcmpV4
+            | Refused::ZeroUdp
+            | Refused::ZeroUdpFragment => Answer::Icmpv4(icmpv4::ErrorMessage::Unreachable {
+                code: icmpv4::unreachable::ADMIN_PROHIBITED,
+            }),
+            Refused::HeaderBehindFragment | Refused::ForeignProtocolV6 => {
+                Answer::Icmpv6(icmpv6::ErrorMessage::Unreachable {
+                    code: icmpv6::unreachable::ADMIN_PROHIBITED,
                 })
             }
-            Refused::HeaderBehindFragment => Answer::Icmpv6(icmpv6::ErrorMessage::Unreachable {
-                code: icmpv6::unreachable::ADMIN_PROHIBITED,
-            }),
             Refused::TooBigForV4 { mtu } => Answer::Icmpv6(icmpv6::ErrorMessage::PacketTooBig { mtu }),
             Refused::TooBigForV6 { mtu } => Answer::Icmpv4(icmpv4::ErrorMessage::FragmentationNeeded { mtu }),
             Refused::TransportCut
@@ -106,6 +114,8 @@ impl fmt::Display for Refused {
             Refused::HeaderBehindFragment => "extension header behind the fragment header",
             Refused::SourceRoute => "unexpired IPv4 source route",
             Refused::BadOptions => "malformed IPv4 options",
+            Refused::ForeignProtocolV4 => "IPv4 protocol number of an IPv6 header or ICMPv6",
+            Refused::ForeignProtocolV6 => "ICMPv4 over IPv6",
             Refused::FragmentedIcmpV4 => "fragment of an ICMP message",
             Refused::FragmentedIcmpV6 => "fragment of an ICMPv6 message",
             Refused::IcmpWithoutCounterpart => "ICMP message without counterpart in the other version",

@@ -4,16 +4,13 @@
 mod tests;
 
 use crate::{Moved, Refused, Rules, V4Way, icmp, transport};
+use carrack_wire::Ipv6View;
 use carrack_wire::checksum::Sum;
 use carrack_wire::ipv4::{FLAG_DF, FLAG_MF, HEADER_LEN as V4_LEN, Ipv4Header, protocol};
 use carrack_wire::ipv6::{Extensions, HEADER_LEN as V6_LEN, MTU_MIN};
-use carrack_wire::{Delta, Ipv6View};
 
 /// Octets of the longest IPv4 packet sent without "don't fragment" (RFC 7915 §5.1).
 pub(crate) const FRAGMENTABLE_MAX: usize = MTU_MIN - V6_LEN + V4_LEN;
-
-/// Octets of IPv6 and transport header that the short path looks at: as far as UDP's checksum.
-const HEADS_LEN: usize = V6_LEN + 8;
 
 /// Translates the IPv6 packet that fills `packet`, whose extension headers are `found`, to IPv4.
 ///
@@ -34,22 +31,24 @@ pub fn to_v4(packet: &mut [u8], found: &Extensions, way: &V4Way, rules: &Rules) 
 #[inline(always)]
 fn common(packet: &mut [u8], number: u8, way: &V4Way, rules: &Rules) -> Result<Moved, Refused> {
     let end = packet.len();
-    let Some((heads, _)) = packet.split_first_chunk::<HEADS_LEN>() else { return Err(Refused::TransportCut) };
-    // Invariant: constants inside the fixed-size heads.
-    let delta = Delta::of_sums(Sum::ZERO.with_bytes(&heads[8..V6_LEN]), addresses(way));
-    let tos = heads[0] << 4 | heads[1] >> 4;
+    let Some(view) = packet.first_chunk::<V6_LEN>().map(Ipv6View::of_header) else {
+        return Err(Refused::TransportCut);
+    };
+    let change = addresses(way).without_u128(view.src()).without_u128(view.dst());
     let header = Ipv4Header {
-        tos: rules.tos.unwrap_or(tos),
+        tos: rules.tos.unwrap_or(view.traffic_class()),
         payload_len: (end - V6_LEN) as u16,
         identification: way.identification,
         flags_and_offset: flags_of(end - V6_LEN + V4_LEN),
-        ttl: heads[7],
+        ttl: view.hop_limit(),
         protocol: number,
         src: way.src,
         dst: way.dst,
     };
-    let (head, payload) = packet.split_at_mut(V6_LEN);
-    transport::patch(payload, number, way.ports, delta)?;
+    let Some((head, payload)) = packet.split_first_chunk_mut::<V6_LEN>() else {
+        return Err(Refused::TransportCut);
+    };
+    transport::patch(payload, number, way.ports, change)?;
     Ok(put(head, &header, end))
 }
 
@@ -63,14 +62,15 @@ fn general(packet: &mut [u8], found: &Extensions, way: &V4Way, rules: &Rules) ->
     if length > usize::from(way.mtu) && !may_be_cut {
         return Err(Refused::TooBigForV4 { mtu: u32::from(way.mtu).saturating_add(20).max(MTU_MIN as u32) });
     }
-    let old = Sum::ZERO.with_u128(view.src()).with_u128(view.dst());
+    let (src, dst) = (view.src(), view.dst());
     let end = packet.len();
     let (head, payload) =
         packet.split_at_mut_checked(usize::from(found.offset)).ok_or(Refused::TransportCut)?;
     if header.protocol == protocol::ICMP {
-        icmp::query_to_v4(payload, found.is_fragment(), way.ports, old)?;
+        icmp::query_to_v4(payload, found.is_fragment(), way.ports, Sum::ZERO.with_u128(src).with_u128(dst))?;
     } else if !found.is_later_fragment() {
-        transport::patch(payload, header.protocol, way.ports, Delta::of_sums(old, addresses(way)))?;
+        let change = addresses(way).without_u128(src).without_u128(dst);
+        transport::patch(payload, header.protocol, way.ports, change)?;
     }
     Ok(put(head, &header, end))
 }
@@ -88,6 +88,9 @@ pub(crate) fn header(
     }
     if found.has_header_behind_fragment() {
         return Err(Refused::HeaderBehindFragment);
+    }
+    if found.protocol == protocol::ICMP {
+        return Err(Refused::ForeignProtocolV6);
     }
     let skipped = found.offset - V6_LEN as u16;
     let payload_len = view.payload_length().checked_sub(skipped).ok_or(Refused::TransportCut)?;
@@ -130,7 +133,7 @@ pub(crate) fn addresses(way: &V4Way) -> Sum {
 fn put(head: &mut [u8], header: &Ipv4Header, end: usize) -> Moved {
     let start = head.len().saturating_sub(V4_LEN);
     if let Some(to) = head.last_chunk_mut::<V4_LEN>() {
-        *to = header.to_bytes();
+        header.write(to);
     }
     Moved { start, end, cut_to: None }
 }

@@ -9,7 +9,7 @@ use carrack_wire::ipv4::{FLAG_DF, HEADER_LEN as V4_LEN, Ipv4Option, Options, pro
 use carrack_wire::ipv6::{
     FRAGMENT_HEADER_LEN, FragmentHeader, HEADER_LEN as V6_LEN, Ipv6Header, next_header,
 };
-use carrack_wire::{Delta, Ipv4View, UdpMut};
+use carrack_wire::{Ipv4View, UdpMut};
 
 /// Octets of IPv4 and transport header that the short path looks at: as far as UDP's checksum.
 const HEADS_LEN: usize = V4_LEN + 8;
@@ -61,7 +61,9 @@ fn common(buffer: &mut [u8], start: usize, number: u8, way: &V6Way, rules: &Rule
     let rest = buffer.get_mut(start..).ok_or(Refused::NoRoom)?;
     let Some((head, payload)) = rest.split_first_chunk_mut::<V6_LEN>() else { return Err(Refused::NoRoom) };
     // Invariant: constants inside the fixed-size head.
-    let old = Sum::ZERO.with_bytes(&head[GROWTH + 12..]);
+    let change = addresses(way)
+        .without_u32(u32::from_be_bytes([head[32], head[33], head[34], head[35]]))
+        .without_u32(u32::from_be_bytes([head[36], head[37], head[38], head[39]]));
     let header = Ipv6Header {
         traffic_class: if rules.zero_traffic_class { 0 } else { head[GROWTH + 1] },
         flow_label: 0,
@@ -71,8 +73,8 @@ fn common(buffer: &mut [u8], start: usize, number: u8, way: &V6Way, rules: &Rule
         src: way.src,
         dst: way.dst,
     };
-    transport::patch(payload, number, way.ports, Delta::of_sums(old, addresses(way)))?;
-    *head = header.to_bytes();
+    transport::patch(payload, number, way.ports, change)?;
+    header.write(head);
     Ok(Moved { start, end, cut_to: None })
 }
 
@@ -82,8 +84,8 @@ fn general(buffer: &mut [u8], l3: usize, way: &V6Way, rules: &Rules) -> Result<M
     let end = buffer.len();
     let packet = buffer.get(l3..).ok_or(Refused::NoRoom)?;
     let view = Ipv4View::parse_quoted(packet).map_err(|_| Refused::TransportCut)?;
-    let (old, is_later, is_fragment) =
-        (Sum::ZERO.with_u32(view.src()).with_u32(view.dst()), view.is_later_fragment(), view.is_fragment());
+    let change = addresses(way).without_u32(view.src()).without_u32(view.dst());
+    let (is_later, is_fragment) = (view.is_later_fragment(), view.is_fragment());
     let headers = headers(&view, way, rules)?;
     let payload_at = l3 + view.header_len();
     let start = payload_at.checked_sub(headers.len()).ok_or(Refused::NoRoom)?;
@@ -96,7 +98,7 @@ fn general(buffer: &mut [u8], l3: usize, way: &V6Way, rules: &Rules) -> Result<M
         if number == protocol::UDP && is_without_checksum(payload)? {
             fill_udp(payload, is_fragment, way, rules)?;
         } else {
-            transport::patch(payload, number, way.ports, Delta::of_sums(old, addresses(way)))?;
+            transport::patch(payload, number, way.ports, change)?;
         }
     }
     headers.write(buffer.get_mut(start..payload_at).unwrap_or(&mut []));
@@ -120,7 +122,7 @@ impl Headers {
     /// Writes the headers into `out`, which has their length.
     pub(crate) fn write(&self, out: &mut [u8]) {
         if let Some((head, rest)) = out.split_first_chunk_mut::<V6_LEN>() {
-            *head = self.ip.to_bytes();
+            self.ip.write(head);
             if let (Some(fragment), Some(to)) = (self.fragment, rest.first_chunk_mut()) {
                 *to = fragment.to_bytes();
             }
@@ -153,6 +155,9 @@ pub(crate) fn headers(view: &Ipv4View<'_>, way: &V6Way, rules: &Rules) -> Result
     if view.has_options() {
         judge_options(view.options())?;
     }
+    if is_foreign(view.protocol()) {
+        return Err(Refused::ForeignProtocolV4);
+    }
     let limit = usize::from(way.mtu.min(rules.lowest_ipv6_mtu));
     let payload_len = view.payload_length();
     let is_cut = !view.dont_fragment() && usize::from(payload_len) + V6_LEN > limit;
@@ -175,6 +180,18 @@ pub(crate) fn headers(view: &Ipv4View<'_>, way: &V6Way, rules: &Rules) -> Result
         dst: way.dst,
     };
     Ok(Headers { ip, fragment, protocol })
+}
+
+/// Whether the number means something in IPv6 that it does not mean in IPv4.
+const fn is_foreign(number: u8) -> bool {
+    matches!(
+        number,
+        next_header::HOP_BY_HOP
+            | next_header::ROUTING
+            | next_header::FRAGMENT
+            | next_header::ICMPV6
+            | next_header::DESTINATION
+    )
 }
 
 /// Options are ignored, but for a source route that is not at its end.

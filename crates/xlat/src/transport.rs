@@ -1,7 +1,7 @@
 //! What translation changes in a transport header.
 
 use crate::{Ports, Refused};
-use carrack_wire::Delta;
+use carrack_wire::checksum::Sum;
 use carrack_wire::ipv4::protocol;
 
 /// Protocols with a pseudo-header that only the checksum field tells apart from UDP.
@@ -22,48 +22,41 @@ pub(crate) const fn checksum_at(number: u8) -> Option<usize> {
     }
 }
 
-/// Brings ports and checksum of a transport header up to the new addresses, whose change is `delta`. An absent UDP
-/// checksum stays absent. Protocols without a checksum known here stay as they are.
+/// Brings ports and checksum of a transport header up to the new addresses. `change` is what they change in a
+/// checksum: old ones taken away, new ones added. An absent UDP checksum stays absent. Protocols without a checksum
+/// known here stay as they are.
 ///
 /// # Errors
 /// [`Refused::TransportCut`] when the checksum field is not there; nothing is changed then.
 #[inline(always)]
-pub(crate) fn patch(transport: &mut [u8], number: u8, ports: Ports, delta: Delta) -> Result<(), Refused> {
+pub(crate) fn patch(transport: &mut [u8], number: u8, ports: Ports, change: Sum) -> Result<(), Refused> {
     let Some(at) = checksum_at(number) else { return Ok(()) };
     let Some(head) = transport.get_mut(..at + 2) else { return Err(Refused::TransportCut) };
-    let delta = delta.plus(set_ports(head, ports));
-    patch_checksum(head, at, number, delta);
+    patch_quoted(head, number, ports, change);
     Ok(())
 }
 
 /// As [`patch`] for a packet quoted in an ICMP error, of which only the leading octets may be there: what is
 /// there is brought up to the new addresses.
-pub(crate) fn patch_quoted(transport: &mut [u8], number: u8, ports: Ports, delta: Delta) {
-    let Some(at) = checksum_at(number) else { return };
-    let delta = delta.plus(set_ports(transport, ports));
-    patch_checksum(transport, at, number, delta);
-}
-
 #[inline(always)]
-fn patch_checksum(transport: &mut [u8], at: usize, number: u8, delta: Delta) {
+pub(crate) fn patch_quoted(transport: &mut [u8], number: u8, ports: Ports, change: Sum) {
+    let Some(at) = checksum_at(number) else { return };
+    let change = set_ports(transport, ports, change);
     let Some(field) = transport.get_mut(at..at + 2).and_then(|field| field.as_mut_array::<2>()) else {
         return;
     };
     let old = u16::from_be_bytes(*field);
-    let new = if number == protocol::UDP { delta.apply_udp(old) } else { delta.apply(old) };
+    let new = if number == protocol::UDP { change.update_udp(old) } else { change.update(old) };
     *field = new.to_be_bytes();
 }
 
-/// Sets the ports and returns what that changes in the checksum.
+/// Sets the ports and adds what that changes.
 #[inline(always)]
-fn set_ports(transport: &mut [u8], ports: Ports) -> Delta {
-    if ports == Ports::KEEP {
-        return Delta::ZERO;
-    }
-    let Some(head) = transport.first_chunk_mut::<PORTS_LEN>() else { return Delta::ZERO };
+fn set_ports(transport: &mut [u8], ports: Ports, change: Sum) -> Sum {
+    let Some(head) = transport.first_chunk_mut::<PORTS_LEN>() else { return change };
     let old = u32::from_be_bytes(*head);
     let src = ports.src.map_or(old & 0xffff_0000, |port| u32::from(port) << 16);
     let dst = ports.dst.map_or(old & 0xffff, u32::from);
     *head = (src | dst).to_be_bytes();
-    Delta::of_u32(old, src | dst)
+    change.without_u32(old).with_u32(src | dst)
 }

@@ -128,6 +128,18 @@ proptest! {
     }
 
     #[test]
+    fn sum_of_changes_updates_as_their_deltas_do(
+        old in any::<(u32, u128)>(), new in any::<(u32, u128)>(), rest in 1u16..,
+    ) {
+        let field = |(a, b): (u32, u128)| Sum::ZERO.with_u16(rest).with_u32(a).with_u128(b);
+        let changes = Sum::ZERO.without_u32(old.0).with_u32(new.0).without_u128(old.1).with_u128(new.1);
+        let before = field(old);
+        prop_assert_eq!(changes.update(before.checksum()), field(new).checksum());
+        prop_assert_eq!(changes.update_udp(before.udp_checksum()), field(new).udp_checksum());
+        prop_assert_eq!(changes.update_udp(0), 0);
+    }
+
+    #[test]
     fn field_of_128_bits_counts_as_its_octets(old in any::<u128>(), new in any::<u128>()) {
         prop_assert_eq!(Sum::ZERO.with_u128(old).fold(), reference_sum(&old.to_be_bytes()));
         let rest = Sum::ZERO.with_u16(1);

@@ -160,9 +160,10 @@ pub struct Extensions {
 }
 
 impl Extensions {
-    /// Of a packet without extension headers.
+    /// Of a packet without extension headers: for a caller that knows, from the next header of the common packet, and
+    /// need not walk.
     #[inline(always)]
-    const fn none(protocol: u8) -> Extensions {
+    pub const fn none(protocol: u8) -> Extensions {
         Extensions {
             protocol,
             offset: HEADER_LEN as u16,

@@ -150,6 +150,18 @@ fn every_transport_protocol_is_passed_on() {
 }
 
 #[test]
+fn icmpv4_over_ipv6_does_not_get_through() {
+    for kind in [8, 3, 128, 13] {
+        let message = [kind, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(
+            translate(&six().protocol(1).payload(&message)),
+            Err(Refused::ForeignProtocolV6),
+            "type {kind}"
+        );
+    }
+}
+
+#[test]
 fn fragments_in_each_position_keep_their_place() {
     // RFC 7915 §5.1.1: first, middle, last, and atomic (RFC 6946), which keeps its identification too.
     let datagram = six().udp(1, 2).payload(&[7; 40]).build();

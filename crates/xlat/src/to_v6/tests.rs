@@ -191,6 +191,14 @@ fn every_transport_protocol_is_passed_on() {
 }
 
 #[test]
+fn ipv4_sender_cannot_forge_ipv6_headers_or_icmpv6() {
+    for number in [0, 43, 44, 58, 60] {
+        let packet = four().protocol(number).payload(&[0; 24]);
+        assert_eq!(translate(&packet), Err(Refused::ForeignProtocolV4), "{number}");
+    }
+}
+
+#[test]
 fn cut_transport_headers_and_missing_room_are_refused() {
     for (number, whole) in [(6, 18), (17, 8), (1, 8)] {
         for length in 0..=whole {
