@@ -31,6 +31,7 @@ pub mod global;
 pub mod icmp;
 pub mod prefix;
 mod refused;
+pub mod siit;
 mod to_v4;
 mod to_v6;
 mod transport;
@@ -40,6 +41,7 @@ pub use error::{V4ErrorWay, V6ErrorWay, error_to_v4, error_to_v6};
 pub use icmp::Mtus;
 pub use prefix::NatPrefix;
 pub use refused::{Answer, Refused};
+pub use siit::Siit;
 pub use to_v4::to_v4;
 pub use to_v6::to_v6;
 

@@ -1,0 +1,260 @@
+//! Stateless translation of whole packets (SIIT): which addresses become which (RFC 7915 §6), hairpinning
+//! (RFC 7757 §4) and sources for routers that have no IPv4 address (RFC 6791).
+
+#[cfg(test)]
+mod tests;
+
+use crate::global::{is_illegal_source_v4, is_illegal_source_v6};
+use crate::prefix::NotEmbedded;
+use crate::{
+    EamTable, Moved, Mtus, NatPrefix, Ports, Refused, Rules, V4ErrorWay, V4Way, V6ErrorWay, V6Way,
+    error_to_v4, error_to_v6, to_v4, to_v6,
+};
+use carrack_base::Range4;
+use carrack_wire::ipv4::protocol;
+use carrack_wire::ipv6::Extensions;
+use carrack_wire::{Icmpv4View, Icmpv6View, Ipv4View, Ipv6View, icmpv4, icmpv6};
+use std::fmt;
+
+/// Translation prefixes of one translator, at most.
+pub const PREFIXES_MAX: usize = 8;
+
+/// One stateless translator, as configured. Immutable.
+#[derive(Clone, Debug, Default)]
+pub struct Siit {
+    /// Prefixes that embed IPv4 addresses, at most [`PREFIXES_MAX`]; to IPv6 the first is used.
+    pub prefixes: Vec<NatPrefix>,
+    /// Explicit address mappings, which go before the prefixes (RFC 7757 §3.3).
+    pub eam: EamTable,
+    /// Sources of ICMP errors from IPv6 addresses that stand for no IPv4 address (RFC 6791); with none, such errors
+    /// are dropped.
+    pub icmp_sources: Vec<Range4>,
+    /// Whether such an error tells its IPv6 source in an extension (RFC 6791 §4).
+    pub reveals_source: bool,
+    /// Turns off the rules of RFC 7757 §4.2.1.
+    pub no_hairpinning: bool,
+    /// What is configured about translation.
+    pub rules: Rules,
+}
+
+/// Why a packet is not translated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denied {
+    /// No host sends from its source: dropped in silence (RFC 7915 §4.1, §5.1).
+    IllegalSource,
+    /// Its source stands for no address of the other version.
+    UnmappedSource,
+    /// Its destination stands for no address of the other version.
+    UnmappedDestination,
+    /// The well-known prefix with a non-global IPv4 address (RFC 6052 §3.1).
+    NonGlobal,
+    /// The translation itself is refused.
+    Refused(Refused),
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Denied::IllegalSource => f.write_str("no host sends from this source"),
+            Denied::UnmappedSource => f.write_str("source stands for no address of the other IP version"),
+            Denied::UnmappedDestination => {
+                f.write_str("destination stands for no address of the other IP version")
+            }
+            Denied::NonGlobal => f.write_str("well-known prefix with a non-global IPv4 address"),
+            Denied::Refused(refused) => refused.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Denied {}
+
+impl From<Refused> for Denied {
+    fn from(refused: Refused) -> Denied {
+        Denied::Refused(refused)
+    }
+}
+
+/// What translation to IPv4 needs for each packet anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dice {
+    /// Identification of a packet without fragment header.
+    pub identification: u16,
+    /// Chooses the source of an ICMP error (RFC 6791 §5).
+    pub random: u32,
+}
+
+impl Siit {
+    /// The IPv4 address that an IPv6 address stands for (both in host order).
+    ///
+    /// # Errors
+    /// [`NotEmbedded`].
+    #[inline]
+    pub fn v4_of(&self, address: u128) -> Result<u32, NotEmbedded> {
+        if let Some(found) = self.eam.to_v4(address) {
+            return Ok(found);
+        }
+        let prefix = self.prefixes.iter().find(|prefix| prefix.contains(address));
+        prefix.map_or(Err(NotEmbedded::Outside), |prefix| prefix.extract(address))
+    }
+
+    /// The IPv6 address that stands for an IPv4 address (both in host order).
+    ///
+    /// # Errors
+    /// [`NotEmbedded`]; `Outside` without a prefix.
+    #[inline]
+    pub fn v6_of(&self, address: u32) -> Result<u128, NotEmbedded> {
+        self.eam.to_v6(address).map_or_else(|| self.v6_by_prefix(address), Ok)
+    }
+
+    /// As [`Siit::v6_of`] without the explicit mappings, as hairpinned packets need it.
+    fn v6_by_prefix(&self, address: u32) -> Result<u128, NotEmbedded> {
+        self.prefixes.first().map_or(Err(NotEmbedded::Outside), |prefix| prefix.embed_checked(address))
+    }
+
+    /// As [`Siit::v6_of`] for the address of a packet that hairpinning may concern (RFC 7757 §4.2.1).
+    fn v6_of_peer(&self, address: u32) -> Result<u128, NotEmbedded> {
+        // A translator of explicit mappings alone has nothing else to go by.
+        if self.no_hairpinning || self.prefixes.is_empty() {
+            self.v6_of(address)
+        } else {
+            self.v6_by_prefix(address)
+        }
+    }
+
+    /// Translates the IPv6 packet in `buffer` from `l3` to its end, whose extension headers are `found`, and gives
+    /// its new place and IPv4 destination. `mtu` tells what the next hop towards an IPv4 address takes. The rest is
+    /// as with [`to_v4()`] and [`error_to_v4`].
+    ///
+    /// # Errors
+    /// [`Denied`]; the packet is as it was then.
+    #[inline]
+    pub fn to_v4(
+        &self,
+        buffer: &mut [u8],
+        l3: usize,
+        found: &Extensions,
+        dice: Dice,
+        mtu: impl Fn(u32) -> u16,
+    ) -> Result<(Moved, u32), Denied> {
+        let packet = buffer.get(l3..).ok_or(Refused::NoRoom)?;
+        let view = Ipv6View::parse_quoted(packet).map_err(|_| Refused::TransportCut)?;
+        if is_illegal_source_v6(view.src()) {
+            return Err(Denied::IllegalSource);
+        }
+        let dst = self.v4_of(view.dst()).map_err(denied_destination)?;
+        let mut way =
+            V4Way { src: 0, dst, ports: Ports::KEEP, identification: dice.identification, mtu: mtu(dst) };
+        let src = self.v4_of(view.src());
+        if found.protocol == protocol::ICMPV6
+            && let Some(icmp) = icmp_error_v6(&view, found)
+        {
+            let (src, reveal) = self.error_source(src, view.src(), dice)?;
+            way.src = src;
+            let inner = self.inner_v4(&icmp)?;
+            let way = V4ErrorWay { outer: way, inner, mtus: Mtus { v4: way.mtu, v6: u16::MAX }, reveal };
+            return Ok((error_to_v4(buffer, l3, found, &way, &self.rules)?, dst));
+        }
+        way.src = src.map_err(denied_source)?;
+        let packet = buffer.get_mut(l3..).ok_or(Refused::NoRoom)?;
+        let moved = to_v4(packet, found, &way, &self.rules)?;
+        Ok((Moved { start: moved.start + l3, end: moved.end + l3, ..moved }, dst))
+    }
+
+    /// Translates the IPv4 packet in `buffer` from `l3` to its end and gives its new place and IPv6 destination. `mtu`
+    /// tells what the next hop towards an IPv6 address takes. The rest is as with [`to_v6()`] and [`error_to_v6`].
+    ///
+    /// # Errors
+    /// [`Denied`]; the packet is as it was then.
+    #[inline]
+    pub fn to_v6(
+        &self,
+        buffer: &mut [u8],
+        l3: usize,
+        mtu: impl Fn(u128) -> u16,
+    ) -> Result<(Moved, u128), Denied> {
+        let packet = buffer.get(l3..).ok_or(Refused::NoRoom)?;
+        let view = Ipv4View::parse_quoted(packet).map_err(|_| Refused::TransportCut)?;
+        let dst = self.v6_of(view.dst()).map_err(denied_destination)?;
+        let outer = V6Way { src: 0, dst, ports: Ports::KEEP, mtu: mtu(dst) };
+        if view.protocol() == protocol::ICMP
+            && let Some(icmp) = icmp_error_v4(&view)
+        {
+            let (inner, inner_dst) = self.inner_v6(&icmp)?;
+            // RFC 7757 §4.2.1 rule 3: the host itself answers. An illegal source is translated for the sake of
+            // those who look for the trouble (RFC 7915 §4.1).
+            let src =
+                if view.src() == inner_dst { self.v6_of_peer(view.src()) } else { self.v6_of(view.src()) };
+            let outer = V6Way { src: src.map_err(denied_source)?, ..outer };
+            let way = V6ErrorWay { outer, inner, mtus: Mtus { v4: u16::MAX, v6: outer.mtu } };
+            return Ok((error_to_v6(buffer, l3, &way, &self.rules)?, dst));
+        }
+        if is_illegal_source_v4(view.src()) {
+            return Err(Denied::IllegalSource);
+        }
+        let src = self.v6_of_peer(view.src()).map_err(denied_source)?;
+        Ok((to_v6(buffer, l3, &V6Way { src, ..outer }, &self.rules)?, dst))
+    }
+
+    /// The source of an ICMP error, and what to reveal of the real one.
+    fn error_source(
+        &self,
+        src: Result<u32, NotEmbedded>,
+        real: u128,
+        dice: Dice,
+    ) -> Result<(u32, Option<u128>), Denied> {
+        if let Ok(src) = src {
+            return Ok((src, None));
+        }
+        let src = self.pick(dice.random).ok_or(Denied::UnmappedSource)?;
+        Ok((src, self.reveals_source.then_some(real)))
+    }
+
+    /// One of the sources for ICMP errors.
+    fn pick(&self, random: u32) -> Option<u32> {
+        let count: u64 = self.icmp_sources.iter().map(|range| range.count()).sum();
+        let mut nth = u64::from(random).checked_rem(count)?;
+        for range in &self.icmp_sources {
+            if nth < range.count() {
+                return Some(range.first + nth as u32);
+            }
+            nth -= range.count();
+        }
+        None
+    }
+
+    /// What the packet quoted in an ICMPv6 error was in IPv4.
+    fn inner_v4(&self, icmp: &Icmpv6View<'_>) -> Result<V4Way, Refused> {
+        let inner = icmp.embedded().map_err(|_| Refused::BadQuotation)?;
+        let src = self.v4_of(inner.src()).map_err(|_| Refused::BadQuotation)?;
+        let dst = self.v4_of(inner.dst()).map_err(|_| Refused::BadQuotation)?;
+        Ok(V4Way { src, dst, ports: Ports::KEEP, identification: 0, mtu: u16::MAX })
+    }
+
+    /// What the packet quoted in an ICMPv4 error was in IPv6, and its IPv4 destination.
+    fn inner_v6(&self, icmp: &Icmpv4View<'_>) -> Result<(V6Way, u32), Refused> {
+        let inner = icmp.embedded().map_err(|_| Refused::BadQuotation)?;
+        let src = self.v6_of(inner.src()).map_err(|_| Refused::BadQuotation)?;
+        // RFC 7757 §4.2.1 rule 2.
+        let dst = self.v6_of_peer(inner.dst()).map_err(|_| Refused::BadQuotation)?;
+        Ok((V6Way { src, dst, ports: Ports::KEEP, mtu: u16::MAX }, inner.dst()))
+    }
+}
+
+fn icmp_error_v6<'a>(view: &Ipv6View<'a>, found: &Extensions) -> Option<Icmpv6View<'a>> {
+    let message = view.packet().get(usize::from(found.offset)..)?;
+    let icmp = Icmpv6View::parse(message).ok()?;
+    (icmp.class() == icmpv6::Class::Error && !found.is_fragment()).then_some(icmp)
+}
+
+fn icmp_error_v4<'a>(view: &Ipv4View<'a>) -> Option<Icmpv4View<'a>> {
+    let icmp = Icmpv4View::parse(view.payload()).ok()?;
+    (icmp.class() == icmpv4::Class::Error && !view.is_fragment()).then_some(icmp)
+}
+
+fn denied_source(why: NotEmbedded) -> Denied {
+    if why == NotEmbedded::NonGlobal { Denied::NonGlobal } else { Denied::UnmappedSource }
+}
+
+fn denied_destination(why: NotEmbedded) -> Denied {
+    if why == NotEmbedded::NonGlobal { Denied::NonGlobal } else { Denied::UnmappedDestination }
+}

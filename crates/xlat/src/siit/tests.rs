@@ -1,0 +1,167 @@
+use super::*;
+use crate::eam::Entry;
+use carrack_wire::PacketBuilder;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+const ROOM: usize = 100;
+const DICE: Dice = Dice { identification: 7, random: 0 };
+
+fn v6(text: &str) -> u128 {
+    text.parse::<Ipv6Addr>().unwrap().to_bits()
+}
+
+fn v4(text: &str) -> u32 {
+    text.parse::<Ipv4Addr>().unwrap().to_bits()
+}
+
+/// The table of RFC 7757 figure 1. The examples use the well-known prefix with addresses for documentation, which
+/// RFC 6052 §3.1 forbids; the local-use prefix stands in for it.
+fn translator() -> Siit {
+    let entry = |v4: &str, v6: &str| Entry { v4: v4.parse().unwrap(), v6: v6.parse().unwrap() };
+    Siit {
+        prefixes: vec![NatPrefix::new("64:ff9b:1::/96".parse().unwrap()).unwrap()],
+        eam: EamTable::new(&[
+            entry("192.0.2.1", "2001:db8:aaaa::"),
+            entry("192.0.2.2/32", "2001:db8:bbbb::b/128"),
+            entry("192.0.2.16/28", "2001:db8:cccc::/124"),
+        ])
+        .unwrap(),
+        icmp_sources: vec![Range4 { first: v4("198.51.100.1"), last: v4("198.51.100.1") }],
+        ..Siit::default()
+    }
+}
+
+fn to_four(siit: &Siit, packet: &[u8]) -> Result<Vec<u8>, Denied> {
+    let mut buffer = [&[0; ROOM][..], packet].concat();
+    let found = Ipv6View::parse(packet).unwrap().extensions().unwrap();
+    let (moved, dst) = siit.to_v4(&mut buffer, ROOM, &found, DICE, |_| u16::MAX)?;
+    let packet = buffer[moved.start..moved.end].to_vec();
+    assert_eq!(Ipv4View::parse(&packet).unwrap().dst(), dst);
+    Ok(packet)
+}
+
+fn to_six(siit: &Siit, packet: &[u8]) -> Result<Vec<u8>, Denied> {
+    let mut buffer = [&[0; ROOM][..], packet].concat();
+    let (moved, dst) = siit.to_v6(&mut buffer, ROOM, |_| u16::MAX)?;
+    let packet = buffer[moved.start..moved.end].to_vec();
+    assert_eq!(Ipv6View::parse(&packet).unwrap().dst(), dst);
+    Ok(packet)
+}
+
+fn six(src: &str, dst: &str) -> PacketBuilder<'static> {
+    PacketBuilder::new().ipv6(v6(src), v6(dst))
+}
+
+fn four(src: &str, dst: &str) -> PacketBuilder<'static> {
+    PacketBuilder::new().ipv4(v4(src), v4(dst))
+}
+
+#[test]
+fn explicit_mapping_goes_before_the_prefix() {
+    // RFC 7757 §3.3
+    let siit = translator();
+    let packet = six("2001:db8:cccc::8", "64:ff9b:1::203.0.113.9").udp(1, 2).payload(b"x").build();
+    let expected = four("192.0.2.24", "203.0.113.9").identification(7).udp(1, 2).payload(b"x").build();
+    assert_eq!(to_four(&siit, &packet), Ok(expected));
+    let packet = four("203.0.113.9", "192.0.2.24").udp(2, 1).payload(b"x").build();
+    let expected = six("64:ff9b:1::203.0.113.9", "2001:db8:cccc::8").udp(2, 1).payload(b"x").build();
+    assert_eq!(to_six(&siit, &packet), Ok(expected));
+}
+
+#[test]
+fn hairpinned_packet_comes_from_the_prefix() {
+    // RFC 7757 §4.2.1 rule 1, figures 8 and 11
+    let siit = translator();
+    for (src, dst, between, result) in [
+        ("2001:db8:aaaa::", "192.0.2.2", ("192.0.2.1", "192.0.2.2"), ("192.0.2.1", "2001:db8:bbbb::b")),
+        ("2001:db8:bbbb::b", "192.0.2.1", ("192.0.2.2", "192.0.2.1"), ("192.0.2.2", "2001:db8:aaaa::")),
+    ] {
+        let packet = to_four(&siit, &six(src, &format!("64:ff9b:1::{dst}")).udp(1, 2).build()).unwrap();
+        assert_eq!(packet, four(between.0, between.1).identification(7).udp(1, 2).build());
+        let packet = to_six(&siit, &packet).unwrap();
+        assert_eq!(packet, six(&format!("64:ff9b:1::{}", result.0), result.1).udp(1, 2).build());
+    }
+    let without = Siit { no_hairpinning: true, ..translator() };
+    let packet = to_six(&without, &four("192.0.2.1", "192.0.2.2").udp(1, 2).build()).unwrap();
+    assert_eq!(packet, six("2001:db8:aaaa::", "2001:db8:bbbb::b").udp(1, 2).build());
+}
+
+#[test]
+fn hairpinned_error_is_about_the_packet_its_receiver_sent() {
+    // RFC 7757 §4.2.1 rules 2 and 3, figures 9 and 10
+    let siit = translator();
+    for (src, between, result) in [
+        ("2001:db8::1234", "198.51.100.1", "64:ff9b:1::198.51.100.1"),
+        ("2001:db8:bbbb::b", "192.0.2.2", "64:ff9b:1::192.0.2.2"),
+    ] {
+        let about = six("64:ff9b:1::192.0.2.1", "2001:db8:bbbb::b").udp(1, 2).build();
+        let error = six(src, "64:ff9b:1::192.0.2.1").icmp(1, 4, [0; 4]).payload(&about).build();
+        let packet = to_four(&siit, &error).unwrap();
+        let about = four("192.0.2.1", "192.0.2.2").udp(1, 2).build();
+        let expected = four(between, "192.0.2.1").identification(7).icmp(3, 3, [0; 4]).payload(&about);
+        assert_eq!(packet, expected.build());
+        let packet = to_six(&siit, &packet).unwrap();
+        let about = six("2001:db8:aaaa::", "64:ff9b:1::192.0.2.2").udp(1, 2).build();
+        assert_eq!(packet, six(result, "2001:db8:aaaa::").icmp(1, 4, [0; 4]).payload(&about).build());
+    }
+}
+
+#[test]
+fn sources_for_routers_are_picked_all_over_the_pool_and_revealed_when_asked() {
+    // RFC 6791 §5 and §4
+    let mut siit = translator();
+    siit.icmp_sources.push(Range4 { first: v4("198.51.100.8"), last: v4("198.51.100.9") });
+    let picked: Vec<u32> = (0..4).filter_map(|random| siit.pick(random)).collect();
+    assert_eq!(picked, ["198.51.100.1", "198.51.100.8", "198.51.100.9", "198.51.100.1"].map(v4));
+    let about = six("64:ff9b:1::203.0.113.9", "2001:db8:aaaa::").udp(1, 2).build();
+    let error = six("2001:db8::77", "64:ff9b:1::203.0.113.9").icmp(3, 0, [0; 4]).payload(&about).build();
+    for reveals_source in [false, true] {
+        let siit = Siit { reveals_source, ..siit.clone() };
+        let packet = to_four(&siit, &error).unwrap();
+        let view = Ipv4View::parse(&packet).unwrap();
+        let icmp = Icmpv4View::parse(view.payload()).unwrap();
+        assert_eq!((view.src(), icmp.kind()), (v4("198.51.100.1"), 11));
+        assert_eq!(icmp.extension().unwrap().is_some(), reveals_source);
+    }
+    let none = Siit { icmp_sources: vec![], ..siit };
+    assert_eq!(to_four(&none, &error), Err(Denied::UnmappedSource));
+}
+
+#[test]
+fn each_reason_to_deny_is_named() {
+    let siit = translator();
+    let deny6 = |src: &str, dst: &str| to_four(&siit, &six(src, dst).udp(1, 2).build()).err();
+    assert_eq!(deny6("::1", "64:ff9b:1::8.8.8.8"), Some(Denied::IllegalSource));
+    assert_eq!(deny6("2001:db8::1", "64:ff9b:1::8.8.8.8"), Some(Denied::UnmappedSource));
+    assert_eq!(deny6("2001:db8:aaaa::", "2001:db8::1"), Some(Denied::UnmappedDestination));
+    let deny4 = |src: &str, dst: &str| to_six(&siit, &four(src, dst).udp(1, 2).build()).err();
+    assert_eq!(deny4("127.0.0.1", "192.0.2.1"), Some(Denied::IllegalSource));
+    assert_eq!(deny4("255.255.255.255", "192.0.2.1"), Some(Denied::IllegalSource));
+    let wkp =
+        Siit { prefixes: vec![NatPrefix::new("64:ff9b::/96".parse().unwrap()).unwrap()], ..siit.clone() };
+    let packet = six("2001:db8:aaaa::", "64:ff9b::10.0.0.1").udp(1, 2).build();
+    assert_eq!(to_four(&wkp, &packet), Err(Denied::NonGlobal), "RFC 6052 §3.1");
+    let packet = four("10.0.0.1", "192.0.2.1").udp(1, 2).build();
+    assert_eq!(to_six(&wkp, &packet), Err(Denied::NonGlobal));
+    let only_eam = Siit { prefixes: vec![], ..siit.clone() };
+    let packet = four("192.0.2.1", "192.0.2.2").udp(1, 2).build();
+    assert_eq!(to_six(&only_eam, &packet), Ok(six("2001:db8:aaaa::", "2001:db8:bbbb::b").udp(1, 2).build()));
+    let packet = four("192.0.2.1", "9.9.9.9").udp(1, 2).build();
+    assert_eq!(to_six(&only_eam, &packet), Err(Denied::UnmappedDestination));
+    let packet = four("9.9.9.9", "192.0.2.1").icmp(13, 0, [0; 4]).build();
+    assert_eq!(to_six(&siit, &packet), Err(Denied::Refused(Refused::IcmpWithoutCounterpart)));
+    let about = six("2001:db8::1", "2001:db8::2").udp(1, 2).build();
+    let error = six("2001:db8::77", "64:ff9b:1::203.0.113.9").icmp(3, 0, [0; 4]).payload(&about).build();
+    assert_eq!(to_four(&siit, &error), Err(Denied::Refused(Refused::BadQuotation)));
+}
+
+#[test]
+fn error_from_an_illegal_source_is_translated_all_the_same() {
+    // RFC 7915 §4.1 "Source Address"
+    let siit = translator();
+    let about = four("192.0.2.1", "203.0.113.9").udp(1, 2).build();
+    let error = four("127.0.0.1", "192.0.2.1").icmp(11, 0, [0; 4]).payload(&about).build();
+    let about = six("2001:db8:aaaa::", "64:ff9b:1::203.0.113.9").udp(1, 2).build();
+    let expected = six("64:ff9b:1::127.0.0.1", "2001:db8:aaaa::").icmp(3, 0, [0; 4]).payload(&about).build();
+    assert_eq!(to_six(&siit, &error), Ok(expected));
+}
