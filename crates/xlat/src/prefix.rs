@@ -124,7 +124,8 @@ impl NatPrefix {
         (address ^ self.network) & self.mask == 0
     }
 
-    /// The IPv6 address that stands for `address` (host order); octet `u` and suffix are zero (RFC 6052 §2.3).
+    /// The IPv6 address that stands for `address` (host order); octet `u` and suffix are zero
+    /// (RFC 6052 §2.3). Of a /96 it may be written with a dotted quad (RFC 6052 §2.4).
     #[inline(always)]
     pub const fn embed(&self, address: u32) -> u128 {
         let address = address as u64;

@@ -1,5 +1,8 @@
 //! Why a packet is not translated, and what its sender hears.
 
+#[cfg(test)]
+mod tests;
+
 use carrack_wire::{icmpv4, icmpv6};
 use std::fmt;
 

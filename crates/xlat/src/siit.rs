@@ -1,5 +1,5 @@
 //! Stateless translation of whole packets (SIIT): which addresses become which (RFC 7915 §6), hairpinning
-//! (RFC 7757 §4) and sources for routers that have no IPv4 address (RFC 6791).
+//! (RFC 7757 §4.2.1) and sources for routers that have no IPv4 address (RFC 6791).
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +26,7 @@ pub struct Siit {
     pub prefixes: Vec<NatPrefix>,
     /// Explicit address mappings, which go before the prefixes (RFC 7757 §3.3).
     pub eam: EamTable,
-    /// Sources of ICMP errors from IPv6 addresses that stand for no IPv4 address (RFC 6791); with none, such errors
+    /// Sources of ICMP errors from IPv6 addresses that stand for no IPv4 address (RFC 6791 §3.2); with none, such errors
     /// are dropped.
     pub icmp_sources: Vec<Range4>,
     /// Whether such an error tells its IPv6 source in an extension (RFC 6791 §4).

@@ -9,7 +9,7 @@ use carrack_wire::checksum::Sum;
 use carrack_wire::ipv4::{FLAG_DF, FLAG_MF, HEADER_LEN as V4_LEN, Ipv4Header, protocol};
 use carrack_wire::ipv6::{Extensions, HEADER_LEN as V6_LEN, MTU_MIN};
 
-/// Octets of the longest IPv4 packet sent without "don't fragment" (RFC 7915 §5.1).
+/// Octets of the longest IPv4 packet sent without "don't fragment" (RFC 7915 §5 and §5.1).
 pub(crate) const FRAGMENTABLE_MAX: usize = MTU_MIN - V6_LEN + V4_LEN;
 
 /// Translates the IPv6 packet that fills `packet`, whose extension headers are `found`, to IPv4.

@@ -29,7 +29,7 @@ fn figure_1() -> EamTable {
 
 #[test]
 fn examples_of_rfc_7757_hold_both_ways() {
-    // RFC 7757 §3.3 and appendix B, figure 7
+    // RFC 7757 §3.3, §3.3.1, §3.3.2 and appendix B, figure 7
     let table = figure_1();
     for (four, six) in [
         ("192.0.2.1", "2001:db8:aaaa::"),
@@ -75,7 +75,7 @@ fn longest_prefix_decides_each_way_and_the_overlap_is_told() {
 
 #[test]
 fn tables_that_cannot_be_used_are_refused_by_name() {
-    // RFC 7757 §5, figure 3
+    // RFC 7757 §3.2; RFC 7757 §5, figure 3
     let (a, b) = (entry("198.51.100.8", "2001:db8::1"), entry("198.51.100.9", "2001:db8::1"));
     assert_eq!(EamTable::new(&[a, b]).err(), Some(BadTable::SameV6(a, b)));
     let c = entry("198.51.100.8", "2001:db8::2");

@@ -16,7 +16,7 @@ fn v4(text: &str) -> u32 {
 
 #[test]
 fn both_tables_of_rfc_6052_hold_both_ways() {
-    // RFC 6052 §2.4, table 1; table 2 pairs the well-known prefix with a documentation address, which §3.1 forbids.
+    // RFC 6052 §2.3, §2.4, table 1; table 2 pairs the well-known prefix with a documentation address, which §3.1 forbids.
     for (prefix, expected) in [
         ("2001:db8::/32", "2001:db8:c000:221::"),
         ("2001:db8:100::/40", "2001:db8:1c0:2:21::"),
@@ -65,6 +65,7 @@ fn octet_u_and_suffix_of_what_is_received_are_ignored() {
 
 #[test]
 fn prefixes_that_cannot_be_used_are_refused_by_name() {
+    // RFC 6052 §2.1, §2.2
     assert_eq!(nat("2001:db8::/33"), Err(BadPrefix::Length(33)));
     assert_eq!(nat("::/0"), Err(BadPrefix::Length(0)));
     assert_eq!(nat("2001:db8:0:0:100::/96"), Err(BadPrefix::OctetU));

@@ -108,7 +108,7 @@ fn hairpinned_error_is_about_the_packet_its_receiver_sent() {
 
 #[test]
 fn sources_for_routers_are_picked_all_over_the_pool_and_revealed_when_asked() {
-    // RFC 6791 §5 and §4
+    // RFC 6791 §3.2, §4 and §5
     let mut siit = translator();
     siit.icmp_sources.push(Range4 { first: v4("198.51.100.8"), last: v4("198.51.100.9") });
     let picked: Vec<u32> = (0..4).filter_map(|random| siit.pick(random)).collect();

@@ -67,7 +67,7 @@ fn new_ports_and_identifiers_are_set() {
 
 #[test]
 fn dont_fragment_is_set_from_1261_octets_on() {
-    // RFC 7915 §5.1
+    // RFC 7915 §5, §5.1
     for (payload, is_set) in [(1232, false), (1233, true)] {
         let payload = vec![7; payload];
         for with_options in [false, true] {
