@@ -188,7 +188,7 @@ impl Backend for Fake {
     fn neighbours(&self) -> Result<Vec<Neighbour>, Failure> {
         Ok(vec![Neighbour {
             interface: "outside".into(),
-            address: Ipv4Addr::new(192, 0, 2, 1),
+            address: Ipv4Addr::new(192, 0, 2, 1).into(),
             mac: "02:00:00:00:00:09".into(),
             state: "reachable".into(),
             age_s: 75,
@@ -201,7 +201,7 @@ impl Backend for Fake {
                 vrf: "default".into(),
                 prefix: prefix.into(),
                 kind: kind.into(),
-                gateway,
+                gateway: gateway.map(Into::into),
                 interface: Some("outside".into()),
             }))
         };

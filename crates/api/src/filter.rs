@@ -79,7 +79,7 @@ params! {
         /// Interface the packet came in by.
         interface: String,
         /// Either address, or a prefix it is in.
-        address: Prefix4,
+        address: Prefix,
         /// Protocol: tcp, udp, icmp or other.
         protocol: Proto,
         /// Either port.

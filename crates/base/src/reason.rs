@@ -24,24 +24,27 @@ impl Severity {
     }
 }
 
-/// Which ICMP error the sender gets, always subject to the policy of RFC 1812 §4.3.2 and to rate limits.
+/// Which ICMP error the sender gets, always subject to the policy of RFC 1812 §4.3.2 or RFC 4443 §2.4 and to rate limits.
+/// Types and codes are those of IPv4 and, behind the bar, of IPv6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IcmpReply {
     /// None.
     Silent,
-    /// Time Exceeded in transit (11/0).
+    /// Time Exceeded in transit (11/0 | 3/0).
     TimeExceeded,
-    /// Destination Unreachable, network (3/0).
+    /// Destination Unreachable, network (3/0 | 1/0).
     NetUnreachable,
-    /// Destination Unreachable, host (3/1).
+    /// Destination Unreachable, host (3/1 | 1/3).
     HostUnreachable,
-    /// Destination Unreachable, port (3/3).
+    /// Destination Unreachable, port (3/3 | 1/4).
     PortUnreachable,
-    /// Destination Unreachable, fragmentation needed (3/4) with the next hop's MTU.
+    /// Destination Unreachable, fragmentation needed (3/4), or Packet Too Big (2/0), with the next hop's MTU.
     FragmentationNeeded,
-    /// Source Route Failed (3/5).
+    /// Source Route Failed (3/5; nothing in IPv6).
     SourceRouteFailed,
-    /// Communication administratively prohibited (3/13).
+    /// Destination Unreachable, beyond the scope of the source address (IPv6 alone: 1/2).
+    BeyondScope,
+    /// Communication administratively prohibited (3/13 | 1/1).
     AdminProhibited,
     /// The NAT instance's configured code for lack of resources (3/1, 3/13 or none; RFC 6888 REQ-11, RFC 5508 REQ-8).
     NatExhausted,
@@ -53,13 +56,14 @@ impl IcmpReply {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Silent => "none",
-            Self::TimeExceeded => "11/0 time exceeded",
-            Self::NetUnreachable => "3/0 network unreachable",
-            Self::HostUnreachable => "3/1 host unreachable",
-            Self::PortUnreachable => "3/3 port unreachable",
-            Self::FragmentationNeeded => "3/4 fragmentation needed",
+            Self::TimeExceeded => "11/0 | 3/0 time exceeded",
+            Self::NetUnreachable => "3/0 | 1/0 network unreachable",
+            Self::HostUnreachable => "3/1 | 1/3 host unreachable",
+            Self::PortUnreachable => "3/3 | 1/4 port unreachable",
+            Self::FragmentationNeeded => "3/4 fragmentation needed | 2/0 packet too big",
             Self::SourceRouteFailed => "3/5 source route failed",
-            Self::AdminProhibited => "3/13 administratively prohibited",
+            Self::BeyondScope => "1/2 beyond scope of source address",
+            Self::AdminProhibited => "3/13 | 1/1 administratively prohibited",
             Self::NatExhausted => "as `exhausted_icmp` of the NAT instance says",
         }
     }
@@ -113,7 +117,7 @@ reasons! {
     L2Truncated, "l2-truncated", Warning, Silent, "The frame ends inside its Ethernet or VLAN header.";
     L2UnknownVlan, "l2-unknown-vlan", Info, Silent, "No sub-interface has the frame's VLAN tags.";
     L2NotForUs, "l2-not-for-us", Info, Silent, "The destination MAC address is another station's.";
-    L2UnknownEthertype, "l2-unknown-ethertype", Info, Silent, "The frame carries neither IPv4 nor ARP.";
+    L2UnknownEthertype, "l2-unknown-ethertype", Info, Silent, "The frame carries neither IPv4, IPv6 nor ARP.";
     L2SourceInvalid, "l2-source-invalid", Warning, Silent, "The source MAC address is a group address or our own.";
     InterfaceDown, "interface-down", Info, Silent, "The interface is administratively down.";
     FrameOversized, "frame-oversized", Warning, Silent, "The frame came in several segments that do not fit one buffer; switch off LRO/GRO on the sender.";
@@ -131,6 +135,22 @@ reasons! {
     Ipv4SourceRoute, "ipv4-source-route", Warning, SourceRouteFailed, "The packet asks for a source route, which is not honoured (RFC 7126 §4.3).";
     Ipv4TtlExpired, "ipv4-ttl-expired", Info, TimeExceeded, "The time to live ran out here.";
     Ipv4FragmentInvalid, "ipv4-fragment-invalid", Warning, Silent, "The fragment is impossible: not a multiple of 8, beyond 65 535 bytes, or too short to hold its ports (RFC 1858).";
+    // IPv6
+    Ipv6Disabled, "ipv6-disabled", Info, Silent, "The interface has no IPv6 address, so it takes no IPv6.";
+    Ipv6Truncated, "ipv6-truncated", Warning, Silent, "The frame ends inside its IPv6 header.";
+    Ipv6BadVersion, "ipv6-bad-version", Warning, Silent, "The EtherType says IPv6 but the version field does not.";
+    Ipv6BadLength, "ipv6-bad-length", Warning, Silent, "The IPv6 payload length goes beyond the frame.";
+    Ipv6Jumbogram, "ipv6-jumbogram", Warning, Silent, "A jumbogram (RFC 2675), which no link here carries.";
+    Ipv6ExtensionInvalid, "ipv6-extension-invalid", Warning, Silent, "An extension header is truncated, misplaced or doubled (RFC 8200 §4.1).";
+    Ipv6ExtensionLimit, "ipv6-extension-limit", Warning, Silent, "More extension headers than are walked: at most 8 of at most 512 bytes.";
+    Ipv6RoutingHeader, "ipv6-routing-header", Warning, Silent, "A routing header of type 0 that is not at its end (RFC 5095 §3).";
+    Ipv6SourceInvalid, "ipv6-source-invalid", Warning, Silent, "The source address is multicast, loopback, unspecified, IPv4-mapped or the router's own.";
+    Ipv6DestinationInvalid, "ipv6-destination-invalid", Info, Silent, "The destination address is unspecified, loopback or IPv4-mapped.";
+    Ipv6Scope, "ipv6-scope", Info, BeyondScope, "The source or destination is link-local, so the packet may not leave its link (RFC 4291 §2.5.6).";
+    Ipv6Multicast, "ipv6-multicast", Info, Silent, "Multicast is not forwarded by this router, and it is in no such group.";
+    Ipv6HopLimitExpired, "ipv6-hop-limit-expired", Info, TimeExceeded, "The hop limit ran out here.";
+    Ipv6FragmentInvalid, "ipv6-fragment-invalid", Warning, Silent, "The fragment is impossible: not a multiple of 8, beyond 65 535 bytes, or too short to hold its headers (RFC 7112 §5).";
+    NdMalformed, "nd-malformed", Warning, Silent, "A neighbour discovery message that RFC 4861 §6.1 or §7.1 wants ignored: hop limit, checksum, length, options.";
     // Transport
     TcpMalformed, "tcp-malformed", Warning, Silent, "The TCP header is truncated or its length field is impossible.";
     TcpFlagsInvalid, "tcp-flags-invalid", Warning, Silent, "The TCP flags make no sense together (none at all, SYN with FIN, SYN with RST).";
@@ -143,8 +163,8 @@ reasons! {
     NoRoute, "no-route", Info, NetUnreachable, "No route to the destination.";
     RouteBlackhole, "route-blackhole", Info, Silent, "The route says to discard.";
     RouteProhibit, "route-prohibit", Info, AdminProhibited, "The route says that this destination is prohibited.";
-    NeighbourUnresolved, "neighbour-unresolved", Info, HostUnreachable, "The next hop did not answer ARP in time.";
-    NeighbourQueueFull, "neighbour-queue-full", Warning, Silent, "Too many packets wait for a neighbour to answer ARP.";
+    NeighbourUnresolved, "neighbour-unresolved", Info, HostUnreachable, "The next hop did not answer ARP or neighbour discovery in time.";
+    NeighbourQueueFull, "neighbour-queue-full", Warning, Silent, "Too many packets wait for a neighbour to answer ARP or neighbour discovery.";
     FragmentationNeeded, "fragmentation-needed", Info, FragmentationNeeded, "The packet is larger than the next hop's MTU and must not be fragmented.";
     UrpfFailed, "urpf-failed", Warning, Silent, "The source address does not belong to the interface it came from.";
     NotForwarding, "not-forwarding", Info, AdminProhibited, "Neither NAT nor routing policy lets this interface pair forward.";
@@ -180,6 +200,7 @@ reasons! {
     FragmentOverlap, "fragment-overlap", Warning, Silent, "A second first-fragment with other ports overlaps one already seen (RFC 1858).";
     // Control plane
     PuntPolicedArp, "punt-policed-arp", Warning, Silent, "ARP came faster than its policer lets it up.";
+    PuntPolicedNd, "punt-policed-nd", Warning, Silent, "Neighbour discovery came faster than its policer lets it up.";
     PuntPolicedIcmp, "punt-policed-icmp", Warning, Silent, "ICMP to the router came faster than its policer lets it up.";
     PuntPolicedOther, "punt-policed-other", Warning, Silent, "Other traffic to the router came faster than its policer lets it up.";
     PuntQueueFull, "punt-queue-full", Error, Silent, "The control plane is behind: its ring is full.";

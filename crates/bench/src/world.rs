@@ -53,6 +53,7 @@ fn interface(id: u16, name: &str, side: Side, mac: MacAddr, address: u32) -> Int
         up: true,
         mtu: 9_000,
         addresses: vec![(address, Prefix4::of(address, 30))],
+        ipv6: None,
         urpf: false,
     }
 }
@@ -211,6 +212,7 @@ pub fn plan_with(instance: Instance) -> Arc<Plan> {
             route(Prefix4::of(ip(10, 0, 0, 0), 8), NextHop::Gateway(IfIndex(0), inside + 1)),
             route(Prefix4::DEFAULT, NextHop::Gateway(IfIndex(1), outside + 1)),
         ],
+        routes6: Vec::new(),
         policers: Policers::default(),
         fragment_timeout_ms: 2_000,
         nat: Arc::new(NatPolicy { instances: vec![instance] }),
@@ -279,7 +281,11 @@ pub fn worker_with(
     for (interface, ip, mac) in [(0, ip(172, 16, 0, 2), SUBSCRIBER_MAC), (1, ip(172, 16, 1, 2), GATEWAY_MAC)]
     {
         // Invariant: the ring has 64 places.
-        let _ = commands.push(Command::SetNeighbour { interface: IfIndex(interface), ip, mac });
+        let _ = commands.push(Command::SetNeighbour {
+            interface: IfIndex(interface),
+            ip: Ipv4Addr::from(ip).into(),
+            mac,
+        });
     }
     let mail = WorkerMail {
         commands: commands_in,

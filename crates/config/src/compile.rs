@@ -110,6 +110,7 @@ pub fn compile(
         interfaces,
         vrfs,
         routes,
+        routes6: Vec::new(),
         policers: config.policers,
         fragment_timeout_ms: config.fragment_timeout_ms,
         nat: Arc::new(NatPolicy { instances }),

@@ -42,6 +42,7 @@ fn interface(id: u16, port: u16, vlan: Vlan, side: Side, own: u32, mtu: u16) -> 
         up: true,
         mtu,
         addresses: vec![(own, Prefix4::of(own, 16))],
+        ipv6: None,
         urpf: side == Side::Outside,
     }
 }
@@ -81,6 +82,7 @@ fn snapshot(generation: u64) -> Snapshot {
         interfaces: interfaces.into_iter().map(Some).collect(),
         vrfs: vec!["default".into()],
         routes,
+        routes6: vec![],
         policers: Policers { arp: Policer { rate_pps: 10, burst: 3 }, ..Policers::default() },
         fragment_timeout_ms: 2_000,
         nat: Arc::new(NatPolicy { instances: vec![instance(generation)] }),

@@ -1,6 +1,8 @@
 //! Arbitrary frames, answers, errors, commands and time into configured workers. Conservation holds at every step,
 //! every frame that leaves is a right packet, no inside address leaves, every frame comes home.
 
+use std::net::Ipv4Addr;
+
 use carrack_base::{IfIndex, InstanceId, Now, PortId, Proto};
 use carrack_frame::{FramePool, MemPool};
 use carrack_nat::row::{Endpoint, SessionKey};
@@ -80,7 +82,11 @@ impl World {
         ];
         for (interface, station) in stations {
             let mac = MacAddr([2, 9, station[0], station[1], station[2], station[3]]);
-            world.command(|| Command::SetNeighbour { interface: IfIndex(interface), ip: ip(station), mac });
+            world.command(|| Command::SetNeighbour {
+                interface: IfIndex(interface),
+                ip: Ipv4Addr::from(station).into(),
+                mac,
+            });
         }
         if watched {
             world.watch();
@@ -288,7 +294,7 @@ impl World {
             2 => (2, ip([10, 1, a, b])),
             _ => (u16::from(a), ip([10, 2, a, b])),
         };
-        let interface = IfIndex(interface);
+        let (interface, address) = (IfIndex(interface), Ipv4Addr::from(address).into());
         if kind & 1 == 0 {
             self.command(|| Command::SetNeighbour {
                 interface,

@@ -1,8 +1,11 @@
 //! What the host is told about the router it speaks for.
 
+use std::net::IpAddr;
+
 use carrack_base::{IfIndex, Prefix4, Range4, VrfId};
-use carrack_pipeline::snapshot::Vlan;
+use carrack_pipeline::snapshot::{Ipv6Interface, Vlan};
 use carrack_wire::MacAddr;
+use carrack_wire::ipv6::{is_link_local, is_multicast};
 
 /// Everything the host works by.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +39,8 @@ pub struct HostInterface {
     pub vlan: Vlan,
     /// Own addresses (host byte order) with their subnets.
     pub addresses: Vec<(u32, Prefix4)>,
+    /// IPv6; `None` speaks none.
+    pub ipv6: Option<Ipv6Interface>,
     /// Addresses that are not the router's but that it answers ARP for: pools and static mappings whose outside routing
     /// instance is this interface's.
     pub proxy: Vec<Range4>,
@@ -58,6 +63,31 @@ impl HostInterface {
             let edge = subnet.len() < 31 && (ip == subnet.address() || ip == subnet.last());
             subnet.contains(ip) && !edge
         }) && !self.answers(ip)
+    }
+
+    /// Is `ip` one of this interface's own IPv6 addresses?
+    pub(crate) fn owns6(&self, ip: u128) -> bool {
+        self.ipv6.as_ref().is_some_and(|v6| v6.own().any(|own| own == ip))
+    }
+
+    /// Can a station with IPv6 address `ip` be on this link: link-local or in a connected subnet?
+    pub(crate) fn can_be_neighbour6(&self, ip: u128) -> bool {
+        let Some(v6) = &self.ipv6 else { return false };
+        let on_link = is_link_local(ip) || v6.addresses.iter().any(|(_, subnet)| subnet.contains(ip));
+        on_link && !self.owns6(ip)
+    }
+
+    /// May the link be asked who has `ip`?
+    pub(crate) fn may_ask_for(&self, ip: IpAddr) -> bool {
+        match ip {
+            IpAddr::V4(ip) => {
+                !ip.is_unspecified() && self.source_for(ip.into()).is_some() && !self.owns(ip.into())
+            }
+            IpAddr::V6(ip) => {
+                let ip = u128::from(ip);
+                self.ipv6.is_some() && ip > 1 && !is_multicast(ip) && !self.owns6(ip)
+            }
+        }
     }
 
     /// The own address to ask with for `target`: the one on its subnet, else the first.

@@ -4,6 +4,7 @@
 mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr};
 
 use carrack_base::{IfIndex, Now, Range4};
 use carrack_wire::arp::{ArpPacket, Operation};
@@ -30,8 +31,8 @@ pub enum HostEvent {
     NeighbourSet {
         /// Interface it is on.
         interface: IfIndex,
-        /// Its address, host byte order.
-        ip: u32,
+        /// Its address.
+        ip: IpAddr,
         /// Its MAC address.
         mac: MacAddr,
     },
@@ -39,15 +40,15 @@ pub enum HostEvent {
     NeighbourGone {
         /// Interface it was looked for on.
         interface: IfIndex,
-        /// Its address, host byte order.
-        ip: u32,
+        /// Its address.
+        ip: IpAddr,
     },
     /// Another station uses an address that this router answers for (RFC 5227 §2.4). At most one each 10 s and interface.
     AddressConflict {
         /// Interface it was heard on.
         interface: IfIndex,
-        /// The address, host byte order.
-        ip: u32,
+        /// The address.
+        ip: IpAddr,
         /// Who claims it.
         mac: MacAddr,
     },
@@ -163,18 +164,17 @@ impl Host {
     }
 
     /// A worker needs the MAC address of `ip` on `interface`. Answered by an event, at once or after the last try.
-    pub fn handle_resolve(&mut self, now: Now, interface: IfIndex, ip: u32) {
+    pub fn handle_resolve(&mut self, now: Now, interface: IfIndex, ip: IpAddr) {
         let gone = HostEvent::NeighbourGone { interface, ip };
-        let askable =
-            self.interfaces.get(&interface).is_some_and(|on| on.source_for(ip).is_some() && !on.owns(ip));
-        if !askable || ip == 0 {
+        let askable = self.interfaces.get(&interface).is_some_and(|on| on.may_ask_for(ip));
+        if !askable {
             self.events.push_back(gone);
             return;
         }
         match self.neighbours.resolve(now, (interface, ip)) {
             Ok(Resolve::Known(mac)) => self.events.push_back(HostEvent::NeighbourSet { interface, ip, mac }),
             Ok(Resolve::Pending) => {}
-            Ok(Resolve::Ask) => self.ask((interface, ip), MacAddr::BROADCAST),
+            Ok(Resolve::Ask) => self.ask((interface, ip), None),
             Err(refused) => {
                 self.count_refused(refused);
                 self.events.push_back(gone);
@@ -187,8 +187,8 @@ impl Host {
         for _ in 0..TIMERS_PER_CALL {
             let Some(due) = self.neighbours.pop_due(now) else { break };
             match due {
-                Due::AskAll(key) => self.ask(key, MacAddr::BROADCAST),
-                Due::AskOne(key, mac) => self.ask(key, mac),
+                Due::AskAll(key) => self.ask(key, None),
+                Due::AskOne(key, mac) => self.ask(key, Some(mac)),
                 Due::Gone((interface, ip)) => {
                     self.counters.neighbours_failed += 1;
                     self.events.push_back(HostEvent::NeighbourGone { interface, ip });
@@ -246,16 +246,16 @@ impl Host {
         }
         let for_us = on.answers(arp.target_ip);
         let asked = arp.operation == Operation::Request && for_us;
-        if on.can_be_neighbour(arp.sender_ip) || self.neighbours.is_wanted((interface, arp.sender_ip)) {
-            self.heard(now, interface, &arp, asked);
+        let sender = (interface, Ipv4Addr::from(arp.sender_ip).into());
+        if on.can_be_neighbour(arp.sender_ip) || self.neighbours.is_wanted(sender) {
+            self.heard(now, sender, arp.sender_mac, asked);
         }
         if asked {
             self.answer(interface, &arp);
         }
     }
 
-    fn heard(&mut self, now: Now, interface: IfIndex, arp: &ArpPacket, create: bool) {
-        let (ip, mac) = (arp.sender_ip, arp.sender_mac);
+    fn heard(&mut self, now: Now, (interface, ip): Key, mac: MacAddr, create: bool) {
         match self.neighbours.heard(now, (interface, ip), mac, create) {
             Ok(true) => self.events.push_back(HostEvent::NeighbourSet { interface, ip, mac }),
             Ok(false) => {}
@@ -281,9 +281,9 @@ impl Host {
             return;
         }
         self.defended.insert(interface, now);
-        let (ip, mac) = (arp.sender_ip, arp.sender_mac);
+        let (ip, mac) = (Ipv4Addr::from(arp.sender_ip).into(), arp.sender_mac);
         self.events.push_back(HostEvent::AddressConflict { interface, ip, mac });
-        self.announce(interface, ip);
+        self.announce(interface, arp.sender_ip);
     }
 
     /// Sends an announcement: a request for our own address (RFC 5227 §1.1).
@@ -295,12 +295,20 @@ impl Host {
         self.send(interface, frame);
     }
 
-    /// Asks `to` (everybody, or the neighbour itself: RFC 1122 §2.3.2.1 (2)) who has the address.
-    fn ask(&mut self, (interface, ip): Key, to: MacAddr) {
+    /// Asks everybody, or the neighbour itself (RFC 1122 §2.3.2.1 (2)), who has the address.
+    fn ask(&mut self, (interface, ip): Key, only: Option<MacAddr>) {
+        match ip {
+            IpAddr::V4(ip) => self.ask_arp(interface, ip.into(), only),
+            IpAddr::V6(_) => {}
+        }
+    }
+
+    fn ask_arp(&mut self, interface: IfIndex, ip: u32, only: Option<MacAddr>) {
         let Some(on) = self.interfaces.get(&interface) else { return };
         let Some(sender_ip) = on.source_for(ip) else { return };
-        let target_mac = if to.is_group() { MacAddr::ZERO } else { to };
+        let target_mac = only.unwrap_or(MacAddr::ZERO);
         let arp = ArpPacket { target_mac, ..ArpPacket::request(on.mac, sender_ip, ip) };
+        let to = only.unwrap_or(MacAddr::BROADCAST);
         let frame = l2::frame(to, on.mac, on.vlan, ethertype::ARP, &arp.to_bytes());
         self.counters.arp_asked += 1;
         self.send(interface, frame);
@@ -357,10 +365,20 @@ impl Host {
 }
 
 /// Does a neighbour outlive the change from `old` to `new`?
-fn still_there(old: Option<&HostInterface>, new: Option<&HostInterface>, ip: u32) -> bool {
+fn still_there(old: Option<&HostInterface>, new: Option<&HostInterface>, ip: IpAddr) -> bool {
     let (Some(old), Some(new)) = (old, new) else { return false };
     let same_link = old.mac == new.mac && old.vlan == new.vlan && old.vrf == new.vrf;
-    same_link && !new.answers(ip) && (old.addresses == new.addresses || new.can_be_neighbour(ip))
+    same_link
+        && match ip {
+            IpAddr::V4(ip) => {
+                let ip = ip.into();
+                !new.answers(ip) && (old.addresses == new.addresses || new.can_be_neighbour(ip))
+            }
+            IpAddr::V6(ip) => {
+                let ip = ip.into();
+                !new.owns6(ip) && (old.ipv6 == new.ipv6 || new.can_be_neighbour6(ip))
+            }
+        }
 }
 
 /// What is to be announced after the change from `old` to `new`: own addresses, and proxied ones on a connected subnet,

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use core::net::IpAddr;
+
 use carrack_base::{IfIndex, Now};
 use carrack_wire::MacAddr;
 
@@ -38,8 +40,8 @@ impl NeighbourState {
 pub struct NeighbourRow {
     /// Interface it is on.
     pub interface: IfIndex,
-    /// Its address, host byte order.
-    pub ip: u32,
+    /// Its address.
+    pub ip: IpAddr,
     /// Its MAC address, when known.
     pub mac: Option<MacAddr>,
     /// How sure.
@@ -49,7 +51,7 @@ pub struct NeighbourRow {
 }
 
 /// Interface and address.
-pub(crate) type Key = (IfIndex, u32);
+pub(crate) type Key = (IfIndex, IpAddr);
 
 /// What a due timer asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -254,7 +256,11 @@ impl Neighbours {
     /// asked together for ever.
     fn reachable_ns(&self, (interface, ip): Key) -> u64 {
         let whole = u64::from(self.timing.reachable_s.max(1)) * 1_000_000_000;
-        let spread = (ip ^ (u32::from(interface.0) << 16)).wrapping_mul(0x9e37_79b1) >> 24;
+        let low = match ip {
+            IpAddr::V4(ip) => u32::from(ip),
+            IpAddr::V6(ip) => u128::from(ip) as u32,
+        };
+        let spread = (low ^ (u32::from(interface.0) << 16)).wrapping_mul(0x9e37_79b1) >> 24;
         whole - whole / 8 * u64::from(spread) / 256
     }
 }

@@ -1,5 +1,6 @@
 //! What a worker does between bursts: commands, packets from elsewhere, time.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use carrack_base::{IfIndex, Now, Reason};
@@ -102,11 +103,11 @@ impl Worker {
         });
     }
 
-    fn set_neighbour(&mut self, interface: IfIndex, ip: u32, mac: MacAddr, now: Now) {
+    fn set_neighbour(&mut self, interface: IfIndex, ip: IpAddr, mac: MacAddr, now: Now) {
         // It is back before its loss was dealt with.
         self.neighbour_gone.retain(|gone| *gone != (interface, ip));
-        self.neighbours.set(interface, ip, mac);
-        while let Some(waiting) = self.neighbours.release(interface, ip) {
+        self.neighbours.set(interface, ip.into(), mac);
+        while let Some(waiting) = self.neighbours.release(interface, ip.into()) {
             self.send_held(waiting.frame, &waiting.meta, interface, mac, now);
         }
     }
@@ -157,9 +158,9 @@ impl Worker {
         for _ in 0..OVERDUE_A_TURN {
             let next = match self.neighbour_gone.last().copied() {
                 Some((interface, ip)) => {
-                    let next = self.neighbours.release(interface, ip);
+                    let next = self.neighbours.release(interface, ip.into());
                     if next.is_none() {
-                        self.neighbours.remove(interface, ip);
+                        self.neighbours.remove(interface, ip.into());
                         self.neighbour_gone.pop();
                         continue;
                     }

@@ -1,6 +1,8 @@
 //! The burst: up to 64 packets and what the stages know of each, in arrays beside them.
 
-use carrack_base::{BURST_PACKETS_MAX, IfIndex, Reason, VrfId};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use carrack_base::{BURST_PACKETS_MAX, Family, IfIndex, Reason, VrfId};
 use carrack_frame::Frame;
 use carrack_nat::{Direction, Flow, NO_LINE};
 
@@ -12,6 +14,8 @@ pub(crate) enum Fate {
     Going,
     /// ARP, to go up.
     Arp,
+    /// IPv6 to the router over this link alone (its link-local address or a group it is in), to go up.
+    Link6,
     /// Ended: dropped.
     Dropped(Reason),
     /// Ended: the NAT keeps what it needs of it and accounts for it.
@@ -37,12 +41,17 @@ pub struct Meta {
     pub(crate) own: bool,
     /// Routing instance it is routed in.
     pub(crate) vrf: VrfId,
-    /// Destination after translation, host byte order.
+    /// IP version of the packet as it now is; of IPv6, `flow.dst6` is always the destination.
+    pub(crate) family: Family,
+    /// IPv4 destination after translation, host byte order.
     pub(crate) destination: u32,
     /// Fragment: key into the fragment stage is still to be asked.
     pub(crate) is_fragment: bool,
     /// Handed over to this worker as the owner: stays.
     pub(crate) is_home: bool,
+    /// Offset of the IPv6 fragment header in the frame, bytes; 0 without one. An atomic fragment has one and is no
+    /// fragment otherwise (RFC 6946 §2).
+    pub(crate) fragment_at: u16,
     /// Identification that fragments of this datagram leave with.
     pub(crate) fragment_id: u16,
     /// Session hash.
@@ -66,8 +75,10 @@ impl Default for Meta {
             translated: None,
             own: false,
             vrf: VrfId(0),
+            family: Family::V4,
             destination: 0,
             is_fragment: false,
+            fragment_at: 0,
             is_home: false,
             fragment_id: 0,
             hash: 0,
@@ -80,6 +91,14 @@ impl Default for Meta {
 }
 
 impl Meta {
+    /// Source and destination as the packet came in, of either version.
+    pub(crate) fn flow_ips(&self) -> [IpAddr; 2] {
+        match self.flow.family {
+            Family::V4 => [self.flow.src, self.flow.dst].map(|ip| Ipv4Addr::from(ip).into()),
+            Family::V6 => [self.flow.src6, self.flow.dst6].map(|ip| Ipv6Addr::from(ip).into()),
+        }
+    }
+
     /// The packet continues in another routing instance with the addresses it now has.
     #[inline]
     pub(crate) fn enter(&mut self, frame: &[u8], vrf: VrfId) {

@@ -13,7 +13,7 @@ const NO_HOP: u32 = u32::MAX;
 /// A way out to a neighbour that is known.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Exit {
-    /// Largest IPv4 packet.
+    /// Largest IP packet.
     pub(crate) mtu: u16,
     /// Index of the port.
     pub(crate) port: u16,
@@ -119,7 +119,7 @@ fn look_up(plan: &Plan, neighbours: &Neighbours, hop: u32, destination: u32) -> 
         return None;
     }
     let next = if gateway == 0 { destination } else { gateway };
-    let mac = neighbours.known(interface, next)?;
+    let mac = neighbours.known(interface, next.into())?;
     let mut header = line.header;
     header.bytes[..6].copy_from_slice(&mac.0);
     let exit = Exit { mtu: line.mtu, port: line.port.0, header };

@@ -1,17 +1,18 @@
 //! From "where to" to "on the wire": route, fragment, neighbour, link header, transmit queue. Per packet, and the same
 //! for packets in transit and the router's own.
 
-use carrack_base::{IfIndex, Now, Reason};
+use carrack_base::{Family, IfIndex, Now, Reason};
 use carrack_frame::{Frame, FramePool};
 use carrack_nat::Direction;
-use carrack_wire::ethernet::MacAddr;
+use carrack_wire::ethernet::{MacAddr, ethertype};
 use carrack_wire::fragment::Fragments;
 use carrack_wire::ipv4::{FLAG_DF, Ipv4View};
+use carrack_wire::ipv6::{HEADER_LEN, is_link_local};
 
 use crate::burst::Meta;
 use crate::fragments::rewrite_identification;
 use crate::mailbox::{CapturePoint, Event, TraceOutcome};
-use crate::neighbours::Answer;
+use crate::neighbours::{Address, Answer};
 use crate::plan::{Hop, Line, Plan};
 use crate::snapshot::Side;
 use crate::stats::Stage;
@@ -27,7 +28,7 @@ pub(crate) type Refused = (Frame, Reason);
 
 impl Worker {
     /// Routes one packet and sends it, keeps it for its neighbour, or takes it in when it is for the router.
-    /// `frame` starts wherever `meta.flow.l3` says its IPv4 header is preceded by a link header.
+    /// `frame` starts wherever `meta.flow.l3` says its IP header is preceded by a link header.
     pub(crate) fn forward(
         &mut self,
         frame: Frame,
@@ -49,6 +50,9 @@ impl Worker {
         now: Now,
         pool: &mut dyn FramePool,
     ) -> Result<(), Refused> {
+        if meta.family == Family::V6 {
+            return self.forward6(plan, frame, meta, now);
+        }
         let Some(hop) = plan.route(meta.vrf, meta.destination) else {
             return Err((frame, Reason::NoRoute));
         };
@@ -87,13 +91,66 @@ impl Worker {
             let checksum = (sum + u32::from(sum >= 0xffff)) as u16;
             head[10..12].copy_from_slice(&checksum.to_be_bytes());
         }
-        let next = if gateway == 0 { meta.destination } else { gateway };
+        let next = if gateway == 0 { meta.destination } else { gateway }.into();
         // What follows the packet in its frame is padding; more than an Ethernet frame needs would pass the MTU unseen.
         frame.truncate((l3 + usize::from(total)).max(FRAME_BYTES_MIN));
         if too_big {
             return self.fragment_and_send(frame, meta, interface, line, next, now, pool);
         }
         self.deliver(frame, meta, interface, line, next, now)
+    }
+
+    /// The same for IPv6, which no router fragments (RFC 8200 §5).
+    #[inline(never)]
+    fn forward6(&mut self, plan: &Plan, mut frame: Frame, meta: &mut Meta, now: Now) -> Result<(), Refused> {
+        let (interface, next) = match self.way6(plan, meta) {
+            Ok(Some(way)) => way,
+            Ok(None) => return self.local6(frame, meta, now),
+            Err(reason) => return Err((frame, reason)),
+        };
+        let Some(line) = plan.line(interface) else { return Err((frame, Reason::SnapshotStale)) };
+        if !line.up {
+            return Err((frame, Reason::InterfaceDown));
+        }
+        if !line.has_ipv6() {
+            return Err((frame, Reason::Ipv6Disabled));
+        }
+        let l3 = usize::from(meta.flow.l3);
+        let Some(head) =
+            frame.bytes_mut().get_mut(l3..).and_then(|bytes| bytes.first_chunk_mut::<HEADER_LEN>())
+        else {
+            return Err((frame, Reason::Ipv6Truncated));
+        };
+        let total = HEADER_LEN + usize::from(u16::from_be_bytes([head[4], head[5]]));
+        if total > usize::from(line.mtu) {
+            meta.mtu = line.mtu;
+            return Err((frame, Reason::FragmentationNeeded));
+        }
+        if !meta.own {
+            // Checked before, unless the packet was then for an address of the router.
+            if head[7] <= 1 {
+                return Err((frame, Reason::Ipv6HopLimitExpired));
+            }
+            head[7] -= 1;
+        }
+        // What follows the packet in its frame is padding; more than an Ethernet frame needs would pass the MTU unseen.
+        frame.truncate((l3 + total).max(FRAME_BYTES_MIN));
+        self.deliver(frame, meta, interface, line, next.into(), now)
+    }
+
+    /// The interface and neighbour that an IPv6 packet goes to; `None` for the router itself.
+    fn way6(&self, plan: &Plan, meta: &Meta) -> Result<Option<(IfIndex, u128)>, Reason> {
+        let destination = meta.flow.dst6;
+        // Only what the router itself says goes to a link-local address, on the link that it is about.
+        if meta.own && is_link_local(destination) {
+            return Ok(Some((meta.ingress, destination)));
+        }
+        match plan.route6(meta.vrf, destination).ok_or(Reason::NoRoute)? {
+            Hop::Neighbour { interface, gateway: 0 } => Ok(Some((interface, destination))),
+            Hop::Neighbour { interface, gateway } => Ok(Some((interface, gateway))),
+            Hop::Local => Ok(None),
+            Hop::Drop(reason) => Err(reason),
+        }
     }
 
     /// Finds the neighbour and sends, or keeps the packet and asks.
@@ -104,7 +161,7 @@ impl Worker {
         meta: &Meta,
         interface: IfIndex,
         line: &Line,
-        next: u32,
+        next: Address,
         now: Now,
     ) -> Result<(), Refused> {
         match self.neighbours.lookup(interface, next, now) {
@@ -119,13 +176,13 @@ impl Worker {
         frame: Frame,
         meta: &Meta,
         interface: IfIndex,
-        next: u32,
+        next: Address,
         ask: bool,
         now: Now,
     ) -> Result<(), Refused> {
         if ask && self.mail.events.slots() > EVENT_SLOTS_KEPT {
             // A full ring asks again in a second.
-            let _ = self.mail.events.push(Event::Resolve { interface, ip: next });
+            let _ = self.mail.events.push(Event::Resolve { interface, ip: next.into() });
         }
         if meta.traced != 0 {
             self.taps.step(Stage::Forward, interface, TraceOutcome::Held, meta, frame.bytes(), now);
@@ -153,6 +210,9 @@ impl Worker {
             return Err((frame, Reason::FrameHeadroom));
         }
         write_link_header(frame.bytes_mut(), line, mac);
+        if meta.family == Family::V6 {
+            write_ethertype(frame.bytes_mut(), header_len, ethertype::IPV6);
+        }
         let Some(queue) = self.tx.get_mut(line.port.index()) else {
             return Err((frame, Reason::TxPortMissing));
         };
@@ -181,7 +241,7 @@ impl Worker {
         meta: &Meta,
         interface: IfIndex,
         line: &Line,
-        next: u32,
+        next: Address,
         now: Now,
         pool: &mut dyn FramePool,
     ) -> Result<(), Refused> {
@@ -248,6 +308,13 @@ impl Worker {
         if let Err((frame, reason)) = sent {
             self.discard(frame, meta, reason, now);
         }
+    }
+}
+
+/// Another type than the interface's link header has: the last two of its bytes.
+fn write_ethertype(frame: &mut [u8], header_len: usize, ethertype: u16) {
+    if let Some(place) = frame.get_mut(header_len - 2..header_len) {
+        place.copy_from_slice(&ethertype.to_be_bytes());
     }
 }
 

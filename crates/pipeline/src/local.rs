@@ -1,6 +1,6 @@
 //! Packets for the router itself: policed, then up to the control plane; and ICMP errors that the router sends.
 
-use carrack_base::{IcmpReply, Now, Proto, Reason};
+use carrack_base::{Family, IcmpReply, Now, Proto, Reason};
 use carrack_frame::{Frame, FramePool};
 use carrack_nat::policy::ExhaustedIcmp;
 use carrack_nat::{Direction, Flow, Kind, NO_LINE, Verdict};
@@ -59,7 +59,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Answers a drop with the ICMP error its reason asks for, where RFC 1812 §4.3.2 allows one.
+    /// Answers a drop with the ICMP error its reason asks for, where RFC 1812 §4.3.2 or RFC 4443 §2.4 allows one.
     pub(crate) fn answer(
         &mut self,
         frame: &Frame,
@@ -71,7 +71,7 @@ impl Worker {
         if reason.info().icmp == IcmpReply::Silent {
             return;
         }
-        // RFC 1812 §4.3.2.7: nothing about link-layer broadcasts.
+        // RFC 1812 §4.3.2.7, RFC 4443 §2.4 (e.4): nothing about link-layer broadcasts.
         let to_group = meta.flow.l3 >= 14 && frame.bytes().first().is_some_and(|first| first & 1 != 0);
         if !to_group {
             let packet = frame.bytes().get(usize::from(meta.flow.l3)..).unwrap_or(&[]);
@@ -79,7 +79,7 @@ impl Worker {
         }
     }
 
-    /// The same for a packet whose frame is gone: `packet` starts with its IPv4 header and may be cut short.
+    /// The same for a packet whose frame is gone: `packet` starts with its IP header and may be cut short.
     pub(crate) fn answer_packet(
         &mut self,
         packet: &[u8],
@@ -91,6 +91,10 @@ impl Worker {
         if meta.own {
             return;
         }
+        if meta.family == Family::V6 {
+            self.answer6(packet, meta, reason, now, pool);
+            return;
+        }
         if let Some(message) = self.message_for(meta, reason) {
             self.send_error(packet, meta, message, now, pool);
         }
@@ -98,7 +102,7 @@ impl Worker {
 
     fn message_for(&self, meta: &Meta, reason: Reason) -> Option<ErrorMessage> {
         Some(match reason.info().icmp {
-            IcmpReply::Silent => return None,
+            IcmpReply::Silent | IcmpReply::BeyondScope => return None,
             IcmpReply::TimeExceeded => ErrorMessage::TtlExceeded,
             IcmpReply::NetUnreachable => ErrorMessage::Unreachable { code: 0 },
             IcmpReply::HostUnreachable => ErrorMessage::Unreachable { code: 1 },

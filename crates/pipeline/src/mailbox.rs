@@ -1,8 +1,9 @@
 //! What crosses between a worker and the control plane: bounded single-producer single-consumer rings of fixed slots.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use carrack_base::{IfIndex, Prefix4, Proto, Reason};
+use carrack_base::{IfIndex, Prefix, Proto, Reason};
 use carrack_nat::row::{
     Filter, MappingRow, MemoryRow, NatEvent, PoolRow, SessionKey, SessionRow, SubscriberRow,
 };
@@ -98,7 +99,7 @@ pub struct PacketFilter {
     /// Interface it came in by.
     pub interface: Option<IfIndex>,
     /// Either address.
-    pub address: Option<Prefix4>,
+    pub address: Option<Prefix>,
     /// Protocol.
     pub proto: Option<Proto>,
     /// Either port.
@@ -220,8 +221,8 @@ pub enum Command {
     SetNeighbour {
         /// On this interface.
         interface: IfIndex,
-        /// Address, host byte order.
-        ip: u32,
+        /// Address.
+        ip: IpAddr,
         /// Its MAC address.
         mac: MacAddr,
     },
@@ -229,8 +230,8 @@ pub enum Command {
     DropNeighbour {
         /// On this interface.
         interface: IfIndex,
-        /// Address, host byte order.
-        ip: u32,
+        /// Address.
+        ip: IpAddr,
     },
     /// Walk a table.
     Dump(Dump),
@@ -262,8 +263,8 @@ pub enum Event {
     Resolve {
         /// On this interface.
         interface: IfIndex,
-        /// Address, host byte order.
-        ip: u32,
+        /// Address.
+        ip: IpAddr,
     },
     /// Answer to [`Command::Delete`].
     Deleted {

@@ -1,4 +1,6 @@
-//! A worker's own copy of the neighbour table, and packets that wait for an answer to ARP.
+//! A worker's own copy of the neighbour table, and packets that wait for an answer to ARP or neighbour discovery.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use carrack_base::{IfIndex, Now};
 use carrack_frame::Frame;
@@ -18,9 +20,47 @@ const WAIT_NS: u64 = 4_000_000_000;
 /// How often packets are looked through for those that waited too long.
 const CHECK_EVERY_NS: u64 = 10_000_000;
 
+/// A neighbour's address of either version in host byte order: an IPv4 address as its IPv4-mapped IPv6 address
+/// (RFC 4291 §2.5.5.2), which no packet on a link has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Address(u128);
+
+impl From<u32> for Address {
+    #[inline(always)]
+    fn from(ip: u32) -> Self {
+        Self(0xffff_0000_0000 | ip as u128)
+    }
+}
+
+impl From<u128> for Address {
+    #[inline(always)]
+    fn from(ip: u128) -> Self {
+        Self(ip)
+    }
+}
+
+impl From<IpAddr> for Address {
+    fn from(ip: IpAddr) -> Self {
+        match ip {
+            IpAddr::V4(ip) => u32::from(ip).into(),
+            IpAddr::V6(ip) => u128::from(ip).into(),
+        }
+    }
+}
+
+impl From<Address> for IpAddr {
+    fn from(address: Address) -> Self {
+        if address.0 >> 32 == 0xffff {
+            Ipv4Addr::from(address.0 as u32).into()
+        } else {
+            Ipv6Addr::from(address.0).into()
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, Default)]
 struct Neighbour {
-    ip: u32,
+    ip: Address,
     interface: u16,
     known: bool,
     waiting: u8,
@@ -33,7 +73,7 @@ pub(crate) struct Waiting {
     pub(crate) frame: Frame,
     pub(crate) meta: Meta,
     pub(crate) interface: IfIndex,
-    pub(crate) ip: u32,
+    pub(crate) ip: Address,
     due_ns: u64,
 }
 
@@ -53,7 +93,7 @@ pub(crate) struct Neighbours {
     waiting: Vec<Waiting>,
     waiting_max: usize,
     /// The neighbour asked for last: mostly the same for a whole burst.
-    last: (u16, u32, MacAddr),
+    last: (u16, Address, MacAddr),
     check_ns: u64,
     /// Lines without a MAC address: at most half, so that a scan of a subnet keeps no real neighbour out.
     unknown: usize,
@@ -76,18 +116,19 @@ impl Neighbours {
             hasher,
             waiting: Vec::with_capacity(waiting_max as usize),
             waiting_max: waiting_max as usize,
-            last: (u16::MAX, 0, MacAddr([0; 6])),
+            last: (u16::MAX, Address::default(), MacAddr([0; 6])),
             check_ns: 0,
             unknown: 0,
             tidy_cursor: 0,
         })
     }
 
-    fn hash(&self, interface: IfIndex, ip: u32) -> u64 {
-        self.hasher.hash2(u64::from(ip), u64::from(interface.0) << 8 | 8)
+    fn hash(&self, interface: IfIndex, ip: Address) -> u64 {
+        let address = self.hasher.hash2((ip.0 >> 64) as u64, ip.0 as u64);
+        self.hasher.hash2(address, u64::from(interface.0) << 8 | 8)
     }
 
-    fn find(&self, interface: IfIndex, ip: u32) -> Option<u32> {
+    fn find(&self, interface: IfIndex, ip: Address) -> Option<u32> {
         self.index.find(self.hash(interface, ip), |id| {
             self.lines.get(id).is_some_and(|line| line.ip == ip && line.interface == interface.0)
         })
@@ -95,7 +136,7 @@ impl Neighbours {
 
     /// The MAC address of a neighbour.
     #[inline]
-    pub(crate) fn lookup(&mut self, interface: IfIndex, ip: u32, now: Now) -> Answer {
+    pub(crate) fn lookup(&mut self, interface: IfIndex, ip: Address, now: Now) -> Answer {
         if (self.last.0, self.last.1) == (interface.0, ip) {
             return Answer::Known(self.last.2);
         }
@@ -103,12 +144,12 @@ impl Neighbours {
     }
 
     /// The MAC address when it is known; asks nobody and remembers nothing.
-    pub(crate) fn known(&self, interface: IfIndex, ip: u32) -> Option<MacAddr> {
+    pub(crate) fn known(&self, interface: IfIndex, ip: Address) -> Option<MacAddr> {
         let line = self.find(interface, ip).and_then(|id| self.lines.get(id))?;
         line.known.then_some(MacAddr(line.mac))
     }
 
-    fn lookup_slow(&mut self, interface: IfIndex, ip: u32, now: Now) -> Answer {
+    fn lookup_slow(&mut self, interface: IfIndex, ip: Address, now: Now) -> Answer {
         let id = match self.find(interface, ip) {
             Some(id) => id,
             None => match self.add_unknown(interface, ip) {
@@ -129,14 +170,14 @@ impl Neighbours {
         Answer::Unknown { ask }
     }
 
-    fn add_unknown(&mut self, interface: IfIndex, ip: u32) -> Option<u32> {
+    fn add_unknown(&mut self, interface: IfIndex, ip: Address) -> Option<u32> {
         let has_room = self.unknown < self.lines.capacity().div_ceil(2);
         let id = if has_room { self.add(interface, ip) } else { None }?;
         self.unknown += 1;
         Some(id)
     }
 
-    fn add(&mut self, interface: IfIndex, ip: u32) -> Option<u32> {
+    fn add(&mut self, interface: IfIndex, ip: Address) -> Option<u32> {
         let id = self.lines.alloc(Neighbour { ip, interface: interface.0, ..Neighbour::default() })?;
         if self.index.insert(self.hash(interface, ip), id).is_err() {
             self.lines.free(id);
@@ -151,7 +192,7 @@ impl Neighbours {
         frame: Frame,
         meta: Meta,
         interface: IfIndex,
-        ip: u32,
+        ip: Address,
         now: Now,
     ) -> Result<(), Frame> {
         if self.waiting.len() >= self.waiting_max {
@@ -169,7 +210,7 @@ impl Neighbours {
     }
 
     /// A neighbour is known (or known anew).
-    pub(crate) fn set(&mut self, interface: IfIndex, ip: u32, mac: MacAddr) {
+    pub(crate) fn set(&mut self, interface: IfIndex, ip: Address, mac: MacAddr) {
         self.last.0 = u16::MAX;
         let found = self.find(interface, ip);
         let Some(id) = found.or_else(|| self.add(interface, ip)) else { return };
@@ -183,7 +224,7 @@ impl Neighbours {
     }
 
     /// A neighbour is gone.
-    pub(crate) fn remove(&mut self, interface: IfIndex, ip: u32) {
+    pub(crate) fn remove(&mut self, interface: IfIndex, ip: Address) {
         self.last.0 = u16::MAX;
         let Some(id) = self.find(interface, ip) else { return };
         if self.lines.get(id).is_some_and(|line| !line.known) {
@@ -226,7 +267,7 @@ impl Neighbours {
     }
 
     /// The next packet that waited for this neighbour, in order of arrival.
-    pub(crate) fn release(&mut self, interface: IfIndex, ip: u32) -> Option<Waiting> {
+    pub(crate) fn release(&mut self, interface: IfIndex, ip: Address) -> Option<Waiting> {
         let at = self.waiting.iter().position(|w| (w.interface, w.ip) == (interface, ip))?;
         Some(self.take(at))
     }

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use carrack_base::{PortId, Proto, Reason};
+use carrack_base::{Family, PortId, Proto, Reason};
 use carrack_nat::{Direction, Flow, Kind};
 use carrack_wire::ethernet::{MacAddr, ethertype};
 use carrack_wire::icmpv4::{Class, class_of};
@@ -12,6 +12,7 @@ use carrack_wire::tcp::flag;
 use carrack_wire::{checksum, vlan};
 
 use crate::burst::Meta;
+use crate::parse6;
 use crate::plan::{Common, Line, LinkHeader, Plan, direction_of};
 use crate::snapshot::Side;
 
@@ -20,6 +21,10 @@ use crate::snapshot::Side;
 pub(crate) enum Parsed {
     /// An IPv4 packet to go on with.
     Ipv4,
+    /// An IPv6 packet to go on with.
+    Ipv6,
+    /// An IPv6 packet for the router on this link alone: goes up.
+    Link6,
     /// ARP: goes up.
     Arp,
 }
@@ -217,6 +222,10 @@ pub(crate) fn parse(plan: &Plan, port: PortId, frame: &[u8], meta: &mut Meta) ->
     match kind {
         ethertype::IPV4 => {}
         ethertype::ARP => return Ok(Parsed::Arp),
+        ethertype::IPV6 => {
+            (meta.vrf, meta.flow.vrf) = (line.vrf, line.vrf);
+            return parse6::ipv6(plan, line, frame, l3, meta);
+        }
         _ => return Err(Reason::L2UnknownEthertype),
     }
     meta.vrf = line.vrf;
@@ -315,10 +324,14 @@ fn check_fragment(fragment: u16, payload: &[u8], proto: Proto) -> Result<(), Rea
 
 /// Ports and control bits; `l4` ends where the packet does.
 #[inline]
-fn transport(l4: &[u8], meta: &mut Meta) -> Result<(), Reason> {
+pub(crate) fn transport(l4: &[u8], meta: &mut Meta) -> Result<(), Reason> {
     let is_fragment = meta.is_fragment;
     let flow = &mut meta.flow;
-    let short = |reason| if is_fragment { Reason::Ipv4FragmentInvalid } else { reason };
+    let invalid = match flow.family {
+        Family::V4 => Reason::Ipv4FragmentInvalid,
+        Family::V6 => Reason::Ipv6FragmentInvalid,
+    };
+    let short = |reason| if is_fragment { invalid } else { reason };
     match flow.proto {
         Proto::Udp => {
             let head = l4.first_chunk::<8>().ok_or(short(Reason::UdpMalformed))?;

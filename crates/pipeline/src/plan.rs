@@ -1,15 +1,16 @@
 //! A snapshot made ready to forward by: lookups in place of lists. Built by the control plane, shared by all workers.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use carrack_base::{IfIndex, PortId, Reason, VrfId};
 use carrack_nat::Direction;
-use carrack_tables::{Lpm4, Lpm4Builder};
+use carrack_tables::{Lpm4, Lpm4Builder, Lpm6, Lpm6Builder};
 use carrack_wire::ethernet::{MacAddr, ethertype};
 use carrack_wire::vlan::is_tag;
 
-use crate::snapshot::{Interface, NextHop, Side, Snapshot, Vlan};
+use crate::snapshot::{Interface, Ipv6Interface, NextHop, Side, Snapshot, Vlan};
 
 /// Longest link header: Ethernet with two tags.
 pub const L2_BYTES_MAX: usize = 22;
@@ -20,15 +21,15 @@ const VLANS: usize = 4_096;
 /// "No interface" in the dense tables.
 const NO_INTERFACE: u16 = u16::MAX;
 
-/// What a route says, next to the packet path.
+/// What a route says, next to the packet path; `A` is an address of its IP version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hop {
+pub enum Hop<A = u32> {
     /// To a neighbour on an interface: the gateway, or the destination itself when it is 0.
     Neighbour {
         /// Interface.
         interface: IfIndex,
         /// Gateway, host byte order; 0 when directly connected.
-        gateway: u32,
+        gateway: A,
     },
     /// To the router itself.
     Local,
@@ -58,17 +59,29 @@ pub struct Line {
     pub up: bool,
     /// Check sources against routes.
     pub urpf: bool,
-    /// Largest IPv4 packet.
+    /// Largest IP packet.
     pub mtu: u16,
     /// Own MAC address.
     pub mac: MacAddr,
     /// First own address, host byte order; 0 when it has none.
     pub address: u32,
+    /// Own IPv6 link-local address, host byte order; 0 when it has no IPv6.
+    pub link_local: u128,
+    /// The IPv6 address that the router speaks with on it, host byte order: its first own, or one of another interface
+    /// of the routing instance; 0 when there is none.
+    pub address6: u128,
     /// Link header.
     pub header: LinkHeader,
 }
 
 impl Line {
+    /// Does the interface take IPv6?
+    #[inline]
+    #[must_use]
+    pub const fn has_ipv6(&self) -> bool {
+        self.link_local != 0
+    }
+
     /// Are the same stations there?
     pub(crate) fn is_same_link(&self, other: &Self) -> bool {
         self.port == other.port && self.header.bytes == other.header.bytes && self.vrf == other.vrf
@@ -104,6 +117,44 @@ struct PortLines {
 #[derive(Debug)]
 struct Fib {
     lpm: Lpm4,
+    /// `None` without IPv6 routes.
+    lpm6: Option<Lpm6>,
+}
+
+/// Hops of one IP version, each once.
+#[derive(Debug)]
+struct Hops<A> {
+    all: Vec<Hop<A>>,
+    /// Kind, interface or reason, and gateway.
+    numbers: HashMap<(u8, u16, A), u32>,
+}
+
+impl<A: Copy + Default + Eq + Hash> Hops<A> {
+    fn new() -> Self {
+        Self { all: Vec::new(), numbers: HashMap::new() }
+    }
+
+    fn number(&mut self, hop: Hop<A>) -> u32 {
+        let key = match hop {
+            Hop::Neighbour { interface, gateway } => (0, interface.0, gateway),
+            Hop::Local => (1, 0, A::default()),
+            Hop::Drop(reason) => (2, reason as u16, A::default()),
+        };
+        *self.numbers.entry(key).or_insert_with(|| {
+            self.all.push(hop);
+            self.all.len() as u32 - 1
+        })
+    }
+
+    fn of_route(&mut self, next_hop: NextHop<A>) -> u32 {
+        self.number(match next_hop {
+            NextHop::Connected(interface) => Hop::Neighbour { interface, gateway: A::default() },
+            NextHop::Gateway(interface, gateway) => Hop::Neighbour { interface, gateway },
+            NextHop::Local(_) => Hop::Local,
+            NextHop::Blackhole => Hop::Drop(Reason::RouteBlackhole),
+            NextHop::Prohibit => Hop::Drop(Reason::RouteProhibit),
+        })
+    }
 }
 
 /// A snapshot with its lookups.
@@ -117,6 +168,7 @@ pub struct Plan {
     commons: Vec<Option<Common>>,
     fibs: Vec<Fib>,
     hops: Vec<Hop>,
+    hops6: Vec<Hop<u128>>,
 }
 
 impl Plan {
@@ -133,10 +185,10 @@ impl Plan {
                 double: HashMap::new(),
             })
             .collect();
-        let lines = snapshot.interfaces.iter().map(|i| i.as_ref().map(line_of)).collect();
+        let lines = snapshot.interfaces.iter().map(|i| i.as_ref().map(|i| line_of(&snapshot, i))).collect();
         let commons = snapshot.interfaces.iter().map(|i| i.as_ref().and_then(common_of)).collect();
-        let mut this =
-            Self { ports, lines, commons, fibs: Vec::new(), hops: Vec::new(), snapshot: snapshot.clone() };
+        let (fibs, hops, hops6) = (Vec::new(), Vec::new(), Vec::new());
+        let mut this = Self { ports, lines, commons, fibs, hops, hops6, snapshot: snapshot.clone() };
         for interface in snapshot.interfaces.iter().flatten() {
             this.enter(interface);
         }
@@ -164,14 +216,14 @@ impl Plan {
 
     fn build_routes(&mut self, snapshot: &Snapshot) {
         let mut builders: Vec<Lpm4Builder> = snapshot.vrfs.iter().map(|_| Lpm4Builder::new()).collect();
-        let mut numbers: HashMap<(u8, u16, u32), u32> = HashMap::new();
+        let mut hops = Hops::new();
         for interface in snapshot.interfaces.iter().flatten() {
             for (_, prefix) in &interface.addresses {
                 // A subnet's own and its broadcast address are nobody to forward to (RFC 1812 §4.2.2.11).
                 if let (Some(broadcast), Some(fib)) =
                     (prefix.broadcast(), builders.get_mut(interface.vrf.index()))
                 {
-                    let hop = self.number(&mut numbers, Hop::Drop(Reason::Ipv4DestinationInvalid));
+                    let hop = hops.number(Hop::Drop(Reason::Ipv4DestinationInvalid));
                     for address in [prefix.address(), broadcast] {
                         if fib.get(address, 32).is_none() {
                             let _ = fib.insert(address, 32, hop);
@@ -181,32 +233,30 @@ impl Plan {
             }
         }
         for route in &snapshot.routes {
-            let hop = match route.next_hop {
-                NextHop::Connected(interface) => Hop::Neighbour { interface, gateway: 0 },
-                NextHop::Gateway(interface, gateway) => Hop::Neighbour { interface, gateway },
-                NextHop::Local(_) => Hop::Local,
-                NextHop::Blackhole => Hop::Drop(Reason::RouteBlackhole),
-                NextHop::Prohibit => Hop::Drop(Reason::RouteProhibit),
-            };
-            let hop = self.number(&mut numbers, hop);
+            let hop = hops.of_route(route.next_hop);
             if let Some(fib) = builders.get_mut(route.vrf.index()) {
                 // More next hops than the table can number are refused by config.
                 let _ = fib.insert(route.prefix.address(), route.prefix.len(), hop);
             }
         }
-        self.fibs = builders.iter().map(|b| Fib { lpm: b.snapshot() }).collect();
+        self.hops = hops.all;
+        let lpm6 = self.build_routes6(snapshot);
+        self.fibs = builders.iter().zip(lpm6).map(|(b, lpm6)| Fib { lpm: b.snapshot(), lpm6 }).collect();
     }
 
-    fn number(&mut self, numbers: &mut HashMap<(u8, u16, u32), u32>, hop: Hop) -> u32 {
-        let key = match hop {
-            Hop::Neighbour { interface, gateway } => (0, interface.0, gateway),
-            Hop::Local => (1, 0, 0),
-            Hop::Drop(reason) => (2, reason as u16, 0),
-        };
-        *numbers.entry(key).or_insert_with(|| {
-            self.hops.push(hop);
-            self.hops.len() as u32 - 1
-        })
+    /// The IPv6 routes of each routing instance.
+    fn build_routes6(&mut self, snapshot: &Snapshot) -> Vec<Option<Lpm6>> {
+        let mut builders: Vec<Option<Lpm6Builder>> = snapshot.vrfs.iter().map(|_| None).collect();
+        let mut hops = Hops::new();
+        for route in &snapshot.routes6 {
+            let hop = hops.of_route(route.next_hop);
+            if let Some(fib) = builders.get_mut(route.vrf.index()) {
+                let fib = fib.get_or_insert_default();
+                let _ = fib.insert(route.prefix.address(), route.prefix.len(), hop);
+            }
+        }
+        self.hops6 = hops.all;
+        builders.into_iter().map(|b| b.map(|mut b| b.snapshot())).collect()
     }
 
     /// The interface of a frame by its port and tags.
@@ -267,6 +317,20 @@ impl Plan {
         self.hop(self.hop_number(vrf, destination)?)
     }
 
+    /// The route to an IPv6 address.
+    #[inline]
+    #[must_use]
+    pub fn route6(&self, vrf: VrfId, destination: u128) -> Option<Hop<u128>> {
+        let number = self.fibs.get(vrf.index())?.lpm6.as_ref()?.lookup(destination)?;
+        self.hops6.get(number as usize).copied()
+    }
+
+    /// IPv6 on an interface, as configured. Not for every packet.
+    #[must_use]
+    pub fn ipv6_of(&self, interface: IfIndex) -> Option<&Ipv6Interface> {
+        self.snapshot.interfaces.get(interface.index())?.as_ref()?.ipv6.as_ref()
+    }
+
     /// The number of the hop that the route to an address leads to; equal numbers are equal hops.
     #[inline(always)]
     pub(crate) fn hop_number(&self, vrf: VrfId, destination: u32) -> Option<u32> {
@@ -303,7 +367,7 @@ impl Plan {
     /// Bytes of the route tables.
     #[must_use]
     pub fn route_bytes(&self) -> usize {
-        self.fibs.iter().map(|fib| fib.lpm.bytes()).sum()
+        self.fibs.iter().map(|fib| fib.lpm.bytes() + fib.lpm6.as_ref().map_or(0, Lpm6::bytes)).sum()
     }
 }
 
@@ -329,7 +393,9 @@ fn common_of(interface: &Interface) -> Option<Common> {
     })
 }
 
-fn line_of(interface: &Interface) -> Line {
+fn line_of(snapshot: &Snapshot, interface: &Interface) -> Line {
+    let first = |i: &Interface| i.ipv6.as_ref().and_then(|v6| v6.addresses.first()).map(|(own, _)| *own);
+    let others = snapshot.interfaces.iter().flatten().filter(|other| other.vrf == interface.vrf);
     Line {
         port: interface.port,
         vrf: interface.vrf,
@@ -339,6 +405,8 @@ fn line_of(interface: &Interface) -> Line {
         mtu: interface.mtu,
         mac: interface.mac,
         address: interface.addresses.first().map_or(0, |(address, _)| *address),
+        link_local: interface.ipv6.as_ref().map_or(0, |v6| v6.link_local),
+        address6: first(interface).or_else(|| others.into_iter().find_map(first)).unwrap_or(0),
         header: header_of(interface),
     }
 }

@@ -40,6 +40,7 @@ impl Bucket {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Buckets {
     pub(crate) arp: Bucket,
+    pub(crate) nd: Bucket,
     pub(crate) icmp: Bucket,
     pub(crate) other: Bucket,
     pub(crate) icmp_errors: Bucket,
@@ -49,6 +50,7 @@ impl Buckets {
     pub(crate) fn new(policers: &Policers, now: Now) -> Self {
         Self {
             arp: Bucket::new(policers.arp, now),
+            nd: Bucket::new(policers.nd, now),
             icmp: Bucket::new(policers.icmp, now),
             other: Bucket::new(policers.other, now),
             icmp_errors: Bucket::new(policers.icmp_errors, now),

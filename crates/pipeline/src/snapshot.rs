@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use carrack_base::{IfIndex, PortId, Prefix4, VrfId};
+use carrack_base::{IfIndex, PortId, Prefix4, Prefix6, VrfId};
 use carrack_nat::policy::{Capacity, NatPolicy};
 use carrack_wire::ethernet::MacAddr;
 
@@ -67,21 +67,39 @@ pub struct Interface {
     pub side: Side,
     /// Administratively up?
     pub up: bool,
-    /// Largest IPv4 packet, bytes, 68 to 9 600.
+    /// Largest IP packet, bytes, 68 to 9 600; with IPv6 at least 1 280.
     pub mtu: u16,
     /// Own addresses with their subnets: (address, prefix).
     pub addresses: Vec<(u32, Prefix4)>,
+    /// IPv6; `None` takes and sends none.
+    pub ipv6: Option<Ipv6Interface>,
     /// Refuse packets whose source is not routed back to this interface (RFC 3704 strict mode).
     pub urpf: bool,
 }
 
-/// Where a route leads.
+/// IPv6 on an interface. Addresses in host byte order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ipv6Interface {
+    /// Own link-local address.
+    pub link_local: u128,
+    /// Other own addresses with their subnets: (address, prefix).
+    pub addresses: Vec<(u128, Prefix6)>,
+}
+
+impl Ipv6Interface {
+    /// Own addresses, the link-local one first.
+    pub fn own(&self) -> impl Iterator<Item = u128> {
+        std::iter::once(self.link_local).chain(self.addresses.iter().map(|(own, _)| *own))
+    }
+}
+
+/// Where a route leads; `A` is an address of its IP version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NextHop {
+pub enum NextHop<A = u32> {
     /// Directly connected: the destination itself is the neighbour.
     Connected(IfIndex),
     /// Through a gateway (host byte order) on an interface.
-    Gateway(IfIndex, u32),
+    Gateway(IfIndex, A),
     /// An address of the router.
     Local(IfIndex),
     /// Discard silently.
@@ -92,14 +110,17 @@ pub enum NextHop {
 
 /// One route, for building and for `show routes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Route {
+pub struct Route<P = Prefix4, A = u32> {
     /// Routing instance.
     pub vrf: VrfId,
     /// Destination.
-    pub prefix: Prefix4,
+    pub prefix: P,
     /// Where to.
-    pub next_hop: NextHop,
+    pub next_hop: NextHop<A>,
 }
+
+/// One IPv6 route.
+pub type Route6 = Route<Prefix6, u128>;
 
 /// Packets a second and burst of one policer; `rate_pps` 0 lets nothing through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,11 +136,13 @@ pub struct Policer {
 pub struct Policers {
     /// ARP.
     pub arp: Policer,
-    /// ICMP to own addresses.
+    /// Neighbour discovery.
+    pub nd: Policer,
+    /// ICMP echo to own addresses.
     pub icmp: Policer,
     /// Anything else to own addresses.
     pub other: Policer,
-    /// ICMP errors that the router itself sends (RFC 1812 §4.3.2.8).
+    /// ICMP errors that the router itself sends (RFC 1812 §4.3.2.8, RFC 4443 §2.4).
     pub icmp_errors: Policer,
 }
 
@@ -127,6 +150,7 @@ impl Default for Policers {
     fn default() -> Self {
         Self {
             arp: Policer { rate_pps: 1_000, burst: 200 },
+            nd: Policer { rate_pps: 1_000, burst: 200 },
             icmp: Policer { rate_pps: 1_000, burst: 200 },
             other: Policer { rate_pps: 200, burst: 50 },
             icmp_errors: Policer { rate_pps: 1_000, burst: 200 },
@@ -145,8 +169,10 @@ pub struct Snapshot {
     pub interfaces: Vec<Option<Interface>>,
     /// Names of routing instances by [`VrfId`].
     pub vrfs: Vec<String>,
-    /// All routes, static ones as configured; connected and local ones of interfaces and pools are derived.
+    /// All IPv4 routes, static ones as configured; connected and local ones of interfaces and pools are derived.
     pub routes: Vec<Route>,
+    /// All IPv6 routes, likewise.
+    pub routes6: Vec<Route6>,
     /// Policers.
     pub policers: Policers,
     /// Fragment assembly: how long a fragment waits for its first fragment, milliseconds.
@@ -162,7 +188,7 @@ pub struct WorkerSizes {
     pub nat: Capacity,
     /// Neighbours.
     pub neighbours: u32,
-    /// Packets waiting for ARP.
+    /// Packets waiting for ARP or neighbour discovery.
     pub held_for_neighbour: u32,
 }
 

@@ -1,11 +1,18 @@
 //! Trace and capture: what an operator asked to see. Costs one test a burst when nobody looks.
 
-use carrack_base::{IfIndex, Now, Prefix4, Proto};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use carrack_base::{IfIndex, Now, Prefix, Proto};
+
+use carrack_wire::ethernet::ethertype;
+use carrack_wire::ipv4::Ipv4View;
+use carrack_wire::ipv6::Ipv6View;
 
 use crate::burst::Meta;
 use crate::mailbox::{
     CAPTURE_BYTES, Capture, CapturePoint, CaptureSlot, PacketFilter, Trace, TraceOutcome, TraceStep,
 };
+use crate::parse6::proto6;
 use crate::stats::{STAGES, Stage};
 
 /// Most captures at once.
@@ -160,28 +167,43 @@ fn matches(filter: &PacketFilter, interface: IfIndex, meta: Option<&Meta>, frame
     if filter.interface.is_some_and(|i| i != interface && meta.is_none_or(|m| m.ingress != i)) {
         return false;
     }
-    let fits = |address: [u32; 2], proto: Proto, ports: [u16; 2]| {
-        let in_prefix = |p: Prefix4| address.iter().any(|a| p.contains(*a));
+    let fits = |address: &[IpAddr], proto: Proto, ports: [u16; 2]| {
+        let in_prefix = |p: Prefix| address.iter().any(|a| p.contains(*a));
         filter.address.is_none_or(in_prefix)
             && filter.proto.is_none_or(|p| p == proto)
             && filter.port.is_none_or(|p| ports.contains(&p))
     };
-    let as_received =
-        meta.is_some_and(|m| fits([m.flow.src, m.flow.dst], m.flow.proto, [m.flow.sport, m.flow.dport]));
-    as_received || peek(frame).map_or_else(|| fits([0; 2], Proto::Other, [0; 2]), |(a, p, o)| fits(a, p, o))
+    let as_received = meta.is_some_and(|m| fits(&m.flow_ips(), m.flow.proto, [m.flow.sport, m.flow.dport]));
+    as_received || peek(frame).map_or_else(|| fits(&[], Proto::Other, [0; 2]), |(a, p, o)| fits(&a, p, o))
 }
 
 /// Addresses, protocol and ports of a frame, without any checks that matter elsewhere.
-fn peek(frame: &[u8]) -> Option<([u32; 2], Proto, [u16; 2])> {
+fn peek(frame: &[u8]) -> Option<([IpAddr; 2], Proto, [u16; 2])> {
     let l2 = carrack_wire::vlan::parse_l2(frame).ok()?;
-    let packet =
-        carrack_wire::ipv4::Ipv4View::parse_quoted(frame.get(usize::from(l2.payload_offset)..)?).ok()?;
-    let proto = Proto::from_ip(packet.protocol());
-    let word = |at: usize| packet.payload().get(at..at + 2).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]));
+    let packet = frame.get(usize::from(l2.payload_offset)..)?;
+    let (addresses, proto, payload) = match l2.ethertype {
+        ethertype::IPV6 => peek6(packet)?,
+        _ => {
+            let packet = Ipv4View::parse_quoted(packet).ok()?;
+            let addresses = [packet.src(), packet.dst()].map(|ip| Ipv4Addr::from(ip).into());
+            (addresses, Proto::from_ip(packet.protocol()), packet.payload())
+        }
+    };
+    let word = |at: usize| payload.get(at..at + 2).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]));
     let ports = match proto {
         Proto::Tcp | Proto::Udp => [word(0), word(2)],
         Proto::Icmp => [word(4), word(4)],
         Proto::Other => [0, 0],
     };
-    Some(([packet.src(), packet.dst()], proto, ports))
+    Some((addresses, proto, ports))
+}
+
+/// The same of an IPv6 packet, with what is behind its extension headers.
+fn peek6(packet: &[u8]) -> Option<([IpAddr; 2], Proto, &[u8])> {
+    let packet = Ipv6View::parse_quoted(packet).ok()?;
+    let addresses = [packet.src(), packet.dst()].map(|ip| Ipv6Addr::from(ip).into());
+    let Ok(found) = packet.extensions() else { return Some((addresses, Proto::Other, &[])) };
+    let payload = packet.packet().get(usize::from(found.offset)..).unwrap_or(&[]);
+    let payload = if found.is_later_fragment() { &[] } else { payload };
+    Some((addresses, proto6(found.protocol), payload))
 }

@@ -1,5 +1,6 @@
 //! One worker: all state of its subscribers, and the list of stages that a burst goes through.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use carrack_base::counters::Accounts;
@@ -11,10 +12,12 @@ use carrack_tables::{ArenaError, KeyedHasher, PagePreference, cycles};
 use crate::burst::{Burst, Fate, Handover, Meta, Resume};
 use crate::dump::Dumps;
 use crate::express::{Entry, Lane};
+use crate::forward::Refused;
 use crate::fragments::{Fragments, Outcome};
 use crate::mailbox::{CapturePoint, Command, Event, NatNews, PacketSlot, TraceOutcome};
 use crate::neighbours::Neighbours;
 use crate::parse::{Parsed, has_source_route, parse, parse_common};
+use crate::parse6::check_path6;
 use crate::plan::{Hop, Plan};
 use crate::policer::Buckets;
 use crate::snapshot::WorkerSizes;
@@ -60,7 +63,7 @@ pub struct Worker {
     pub(crate) dead: Vec<Frame>,
     pub(crate) dumps: Dumps,
     /// Neighbours given up by the control plane whose waiting packets are still to be ended.
-    pub(crate) neighbour_gone: Vec<(IfIndex, u32)>,
+    pub(crate) neighbour_gone: Vec<(IfIndex, IpAddr)>,
     rx: Vec<Frame>,
     burst: Option<Box<Burst>>,
     lane: Option<Box<Lane>>,
@@ -179,7 +182,7 @@ impl Worker {
         let plan = self.plan.clone();
         let watched = self.taps.capturing || self.taps.tracing;
         let common = if watched { None } else { plan.common(port) };
-        let mut arp = false;
+        let mut link = false;
         for (frame, meta) in burst.frames.iter_mut().zip(&mut burst.meta).take(burst.len) {
             let Some(frame) = frame else { continue };
             if let Some(common) = &common
@@ -190,24 +193,21 @@ impl Worker {
             *meta = Meta::default();
             let parsed = parse(&plan, port, frame.bytes(), meta).and_then(|parsed| match parsed {
                 Parsed::Ipv4 => check_path(&plan, frame.bytes(), meta).map(|()| parsed),
-                Parsed::Arp => Ok(parsed),
+                Parsed::Ipv6 => check_path6(&plan, frame.bytes(), meta).map(|()| parsed),
+                Parsed::Arp | Parsed::Link6 => Ok(parsed),
             });
             if watched {
                 self.watch_received(frame, meta, parsed.err(), now);
             }
             match parsed {
-                Ok(Parsed::Ipv4) => {}
-                Ok(Parsed::Arp) => {
-                    meta.fate = Fate::Arp;
-                    arp = true;
-                }
+                Ok(Parsed::Ipv4 | Parsed::Ipv6) => {}
+                Ok(Parsed::Arp) => (meta.fate, link) = (Fate::Arp, true),
+                Ok(Parsed::Link6) => (meta.fate, link) = (Fate::Link6, true),
                 Err(reason) => meta.fate = Fate::Dropped(reason),
             }
         }
-        for at in if arp { 0..burst.len } else { 0..0 } {
-            if burst.meta.get(at).is_some_and(|meta| meta.fate == Fate::Arp) {
-                self.punt_arp(burst, at, now);
-            }
+        for at in if link { 0..burst.len } else { 0..0 } {
+            self.take_link(burst, at, now);
         }
     }
 
@@ -224,24 +224,35 @@ impl Worker {
         }
     }
 
+    /// Takes in what this link alone is concerned with, if the packet is such a one.
     #[cold]
-    fn punt_arp(&mut self, burst: &mut Burst, at: usize, now: Now) {
+    fn take_link(&mut self, burst: &mut Burst, at: usize, now: Now) {
         let (Some(place), Some(meta)) = (burst.frames.get_mut(at), burst.meta.get_mut(at)) else { return };
+        if !matches!(meta.fate, Fate::Arp | Fate::Link6) {
+            return;
+        }
         let Some(frame) = place.take() else { return };
-        let payload = frame.bytes().get(usize::from(meta.flow.l3)..).unwrap_or(&[]);
-        let sent = if carrack_wire::arp::ArpPacket::parse(payload).is_err() {
-            Err((frame, Reason::ArpMalformed))
-        } else if !self.buckets.arp.take(now) {
-            Err((frame, Reason::PuntPolicedArp))
-        } else {
-            self.punt(frame, meta, now)
+        let taken = match meta.fate {
+            Fate::Arp => self.punt_arp(frame, meta, now),
+            _ => self.local6(frame, meta, now),
         };
-        match sent {
+        match taken {
             Ok(()) => meta.fate = Fate::Gone,
             Err((frame, reason)) => {
                 *place = Some(frame);
                 meta.fate = Fate::Dropped(reason);
             }
+        }
+    }
+
+    fn punt_arp(&mut self, frame: Frame, meta: &Meta, now: Now) -> Result<(), Refused> {
+        let payload = frame.bytes().get(usize::from(meta.flow.l3)..).unwrap_or(&[]);
+        if carrack_wire::arp::ArpPacket::parse(payload).is_err() {
+            Err((frame, Reason::ArpMalformed))
+        } else if !self.buckets.arp.take(now) {
+            Err((frame, Reason::PuntPolicedArp))
+        } else {
+            self.punt(frame, meta, now)
         }
     }
 
@@ -342,6 +353,7 @@ impl Worker {
     fn forward_burst(&mut self, burst: &mut Burst, now: Now, pool: &mut dyn FramePool) {
         let plan = self.plan.clone();
         for (_, meta) in burst.going() {
+            // Of IPv6 packets an entry that nobody needs.
             plan.prefetch_route(meta.vrf, meta.destination);
         }
         for at in 0..burst.len {
@@ -375,7 +387,9 @@ impl Worker {
                 // The engine counts it as held until it absorbs or answers it.
                 Fate::HeldByNat => self.dead.push(frame),
                 // Invariant: every other packet has left the burst.
-                Fate::Going | Fate::Gone | Fate::Arp => self.discard(frame, meta, Reason::SnapshotStale, now),
+                Fate::Going | Fate::Gone | Fate::Arp | Fate::Link6 => {
+                    self.discard(frame, meta, Reason::SnapshotStale, now)
+                }
             }
         }
         burst.len = 0;

@@ -71,7 +71,7 @@ fn capture_of_one_reason_sees_only_drops_of_that_reason() {
 #[test]
 fn capture_filters_by_address_protocol_port_and_interface() {
     let mut world = world();
-    let mut by_address = capture(&mut world, |c| c.filter.address = Some(prefix("10.0.0.6")));
+    let mut by_address = capture(&mut world, |c| c.filter.address = Some(prefix("10.0.0.6").into()));
     let mut by_port = capture(&mut world, |c| (c.filter.port, c.filter.proto) = (Some(80), Some(Proto::Udp)));
     let mut by_interface = capture(&mut world, |c| c.filter.interface = Some(IfIndex(IF_VLAN)));
     world.pass(IN, &udp(IN, "10.0.0.5:1000", REMOTE));
@@ -319,7 +319,7 @@ fn a_removed_interface_takes_its_waiting_packets_and_neighbours_with_it() {
     world.reconfigure(|s| s.interfaces[usize::from(IF_VLAN)] = vlan);
     world.asked();
     assert!(world.send(IN, &udp(IN, "10.0.0.5:1000", "10.1.0.5:53")).is_empty());
-    assert_eq!(world.asked(), [(IF_VLAN, ip("10.1.0.5"))]);
+    assert_eq!(world.asked(), [(IF_VLAN, v4("10.1.0.5"))]);
 }
 
 #[test]

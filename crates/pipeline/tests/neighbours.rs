@@ -13,7 +13,7 @@ fn to_new(n: u16) -> Vec<u8> {
 }
 
 fn gone(world: &mut World) -> Vec<Sent> {
-    world.command(|| Command::DropNeighbour { interface: IfIndex(IF_OUT), ip: ip(NEW) });
+    world.command(|| Command::DropNeighbour { interface: IfIndex(IF_OUT), ip: v4(NEW) });
     world.turn()
 }
 
@@ -23,8 +23,8 @@ fn packets_for_an_unknown_neighbour_wait_and_leave_in_order() {
     let frames: Vec<_> = (0..5).map(to_new).collect();
     assert!(world.burst(TAGGED, &frames).is_empty());
     assert_eq!(world.held(), 5);
-    assert_eq!(world.asked(), [(IF_OUT, ip(NEW))], "asked once");
-    world.command(|| Command::SetNeighbour { interface: IfIndex(IF_OUT), ip: ip(NEW), mac: mac_of(ip(NEW)) });
+    assert_eq!(world.asked(), [(IF_OUT, v4(NEW))], "asked once");
+    world.command(|| Command::SetNeighbour { interface: IfIndex(IF_OUT), ip: v4(NEW), mac: mac_of(ip(NEW)) });
     let sent = world.turn();
     let ports: Vec<_> = sent.iter().map(Sent::src).collect();
     assert_eq!(ports, (0..5).map(|n| format!("172.16.0.5:{}", 1_000 + n)).collect::<Vec<_>>());
@@ -117,9 +117,9 @@ fn a_scan_of_a_subnet_leaves_room_for_those_who_answer() {
 fn a_neighbour_that_comes_back_before_its_loss_was_dealt_with_stays() {
     let mut world = world();
     world.send(TAGGED, &to_new(0));
-    let (interface, address) = (IfIndex(IF_OUT), ip(NEW));
+    let (interface, address) = (IfIndex(IF_OUT), v4(NEW));
     world.command(|| Command::DropNeighbour { interface, ip: address });
-    world.command(|| Command::SetNeighbour { interface, ip: address, mac: mac_of(address) });
+    world.command(|| Command::SetNeighbour { interface, ip: address, mac: mac_of(ip(NEW)) });
     assert_eq!(world.turn().len(), 1);
     world.pass(TAGGED, &to_new(1));
 }
@@ -131,7 +131,7 @@ fn a_lost_neighbour_is_asked_for_anew() {
     world.pass(TAGGED, &to_new(0));
     gone(&mut world);
     assert!(world.send(TAGGED, &to_new(1)).is_empty());
-    assert_eq!(world.asked(), [(IF_OUT, ip(NEW))]);
+    assert_eq!(world.asked(), [(IF_OUT, v4(NEW))]);
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_changed_mac_address_is_used_at_once() {
     world.know(IF_OUT, NEW);
     world.pass(TAGGED, &to_new(0));
     let mac = carrack_wire::MacAddr([2, 9, 9, 9, 9, 9]);
-    world.command(|| Command::SetNeighbour { interface: IfIndex(IF_OUT), ip: ip(NEW), mac });
+    world.command(|| Command::SetNeighbour { interface: IfIndex(IF_OUT), ip: v4(NEW), mac });
     world.turn();
     assert_eq!(world.pass(TAGGED, &to_new(0)).to, mac.0);
 }
@@ -150,7 +150,8 @@ fn a_thousand_lost_neighbours_at_once_are_dealt_with_in_bounded_turns() {
     let mut world = world();
     world.send(TAGGED, &to_new(0));
     for n in 0..2_000u32 {
-        let command = Command::DropNeighbour { interface: IfIndex(IF_IN), ip: n };
+        let command =
+            Command::DropNeighbour { interface: IfIndex(IF_IN), ip: std::net::Ipv4Addr::from(n).into() };
         while world.ends[0].commands.is_full() {
             world.turn();
         }
@@ -177,5 +178,5 @@ fn a_lost_question_is_asked_again_though_the_ring_was_full() {
     assert!(world.asked().len() < 256, "room is left for others");
     world.wait_ms(6_000);
     world.send(TAGGED, &udp(TAGGED, "172.16.0.5:1", "10.0.9.143:9"));
-    assert_eq!(world.asked(), [(IF_IN, ip("10.0.9.143"))]);
+    assert_eq!(world.asked(), [(IF_IN, v4("10.0.9.143"))]);
 }

@@ -192,7 +192,6 @@ impl Control {
             HostEvent::AddressConflict { interface, ip, mac } => {
                 let snapshot = Arc::clone(&lock(&self.shared.snapshot));
                 let name = interface_name(&snapshot, interface);
-                let ip = std::net::Ipv4Addr::from(ip);
                 tracing::warn!(
                     "{mac} on interface {name} uses {ip}, which is ours; give one of the two another address"
                 );

@@ -11,7 +11,7 @@ use carrack_host::NeighbourRow;
 use carrack_nat::row::{Filter, MappingRow, MemoryRow, PoolRow, SessionKey, SessionRow, SubscriberRow};
 use carrack_pipeline::WorkerStats;
 use carrack_pipeline::mailbox::{CaptureSlot, Row, Table, TraceStep};
-use carrack_pipeline::snapshot::{Interface, Route, Snapshot};
+use carrack_pipeline::snapshot::{Interface, Route, Route6, Snapshot};
 
 use crate::daemon::Desired;
 use crate::event_log::EventBatch;
@@ -104,7 +104,13 @@ impl Handle {
         rows.collect()
     }
 
-    /// All routes.
+    /// All IPv6 routes.
+    #[must_use]
+    pub fn routes6(&self) -> Vec<Route6> {
+        self.snapshot().routes6.clone()
+    }
+
+    /// All IPv4 routes.
     #[must_use]
     pub fn routes(&self) -> Vec<Route> {
         self.snapshot().routes.clone()

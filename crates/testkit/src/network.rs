@@ -1,6 +1,7 @@
 //! Whole workers, their rings and the control plane's side of them, in simulated time.
 
 use std::collections::{HashSet, VecDeque};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use carrack_base::counters::Accounts;
@@ -252,7 +253,11 @@ impl Network {
         while let Ok(event) = self.ends[at].events.pop() {
             any = true;
             match event {
-                Event::Resolve { interface, ip } => self.answer_arp(at, interface, ip),
+                Event::Resolve { interface, ip: IpAddr::V4(ip) } => {
+                    self.answer_arp(at, interface, ip.into());
+                }
+                // The stations of this network speak IPv4.
+                Event::Resolve { .. } => {}
                 Event::Reconfigured { sessions_ended, .. } => self.sessions_ended += sessions_ended,
                 Event::ReconfigureFailed { error, .. } => panic!("a reload failed: {error}"),
                 Event::Deleted { count, .. } => self.sessions_deleted += count,
@@ -264,7 +269,7 @@ impl Network {
 
     fn answer_arp(&mut self, at: usize, interface: IfIndex, ip: u32) {
         if !self.silent.contains(&ip) {
-            let command = Command::SetNeighbour { interface, ip, mac: mac_of(ip) };
+            let command = Command::SetNeighbour { interface, ip: Ipv4Addr::from(ip).into(), mac: mac_of(ip) };
             assert!(self.ends[at].commands.push(command).is_ok(), "command ring full");
         }
     }

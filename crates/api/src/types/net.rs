@@ -1,6 +1,6 @@
 //! Interfaces, neighbours and routes.
 
-use core::net::Ipv4Addr;
+use core::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -24,9 +24,9 @@ pub struct Interface {
     pub link: bool,
     /// MAC address.
     pub mac: String,
-    /// Largest IPv4 packet, bytes.
+    /// Largest IP packet, bytes.
     pub mtu: u16,
-    /// Own addresses with prefix length.
+    /// Own addresses with prefix length, IPv4 before IPv6; the IPv6 link-local one is last.
     pub addresses: Vec<String>,
     /// Packets received (whole device; only on its untagged interface).
     pub rx_packets: u64,
@@ -47,7 +47,7 @@ pub struct Neighbour {
     pub interface: String,
     /// Its address.
     #[schema(value_type = String)]
-    pub address: Ipv4Addr,
+    pub address: IpAddr,
     /// Its MAC address; empty while it is not known.
     pub mac: String,
     /// `reachable`, `stale`, `resolving`, `failed` or `static`.
@@ -67,7 +67,7 @@ pub struct Route {
     pub kind: String,
     /// The gateway, when there is one.
     #[schema(value_type = Option<String>)]
-    pub gateway: Option<Ipv4Addr>,
+    pub gateway: Option<IpAddr>,
     /// The interface, when there is one.
     pub interface: Option<String>,
 }

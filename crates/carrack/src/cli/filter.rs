@@ -140,8 +140,8 @@ pub struct PacketArgs {
     #[arg(long, short, value_name = "NAME")]
     interface: Option<String>,
     /// Either address, or a prefix it is in.
-    #[arg(long, short, value_name = "PREFIX", value_parser = Prefix4::parse)]
-    address: Option<Prefix4>,
+    #[arg(long, short, value_name = "PREFIX", value_parser = Prefix::parse)]
+    address: Option<Prefix>,
     /// Protocol.
     #[arg(long, value_name = "PROTO", value_parser = protocols())]
     protocol: Option<Proto>,

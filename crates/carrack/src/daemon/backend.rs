@@ -1,6 +1,6 @@
 //! The running daemon as the API's backend: ids become names, rows become answers.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -204,8 +204,11 @@ impl Backend for Daemon {
 
     fn routes(&self) -> Result<Rows<Route>, Failure> {
         let names = self.names();
-        let routes = self.handle.routes();
-        Ok(Box::new(routes.into_iter().map(move |route| Ok(Step::Row(rows::route(&names, &route))))))
+        let (four, names6) = (self.handle.routes().into_iter(), Arc::clone(&names));
+        let four = four.map(move |row| rows::route::<_, _, Ipv4Addr>(&names, &row));
+        let six = self.handle.routes6().into_iter();
+        let six = six.map(move |row| rows::route::<_, _, Ipv6Addr>(&names6, &row));
+        Ok(Box::new(four.chain(six).map(|route| Ok(Step::Row(route)))))
     }
 
     fn pools(&self, filter: &RowFilter) -> Result<Vec<PoolAddress>, Failure> {

@@ -1,13 +1,13 @@
 //! Rows of the data plane as rows of the API.
 
 use std::fmt::Write as _;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use carrack_api::types::{
     Block, CapturedPacket, Event, Interface, Mapping, Memory, Neighbour, PoolAddress, Route, Session,
     Subscriber, TraceRecord,
 };
-use carrack_base::{IfIndex, InstanceId, PoolId, VrfId};
+use carrack_base::{IfIndex, InstanceId, PoolId, Prefix6, VrfId};
 use carrack_host::NeighbourRow;
 use carrack_nat::row::{BlockRow, MappingRow, MemoryRow, NatEvent, PoolRow, SessionRow, SubscriberRow};
 use carrack_pipeline::mailbox::{CapturePoint, CaptureSlot, TraceOutcome, TraceStep};
@@ -76,11 +76,7 @@ pub(super) fn interface(row: &InterfaceRow, device: String) -> Interface {
         link: link.up,
         mac: i.mac.to_string(),
         mtu: i.mtu,
-        addresses: i
-            .addresses
-            .iter()
-            .map(|(ip, prefix)| format!("{}/{}", Ipv4Addr::from(*ip), prefix.len()))
-            .collect(),
+        addresses: addresses(i),
         rx_packets: count(stats.rx_packets),
         rx_bytes: count(stats.rx_bytes),
         rx_missed: count(stats.rx_missed),
@@ -92,17 +88,31 @@ pub(super) fn interface(row: &InterfaceRow, device: String) -> Interface {
 pub(super) fn neighbour(names: &Names, row: &NeighbourRow) -> Neighbour {
     Neighbour {
         interface: names.interface(row.interface),
-        address: row.ip.into(),
+        address: row.ip,
         mac: row.mac.map(|mac| mac.to_string()).unwrap_or_default(),
         state: row.state.name().into(),
         age_s: row.age_s.into(),
     }
 }
 
-pub(super) fn route(names: &Names, row: &carrack_pipeline::snapshot::Route) -> Route {
+fn addresses(i: &carrack_pipeline::snapshot::Interface) -> Vec<String> {
+    let own = i.addresses.iter().map(|(ip, prefix)| format!("{}/{}", Ipv4Addr::from(*ip), prefix.len()));
+    let own6 = i.ipv6.iter().flat_map(|v6| {
+        let link_local = (v6.link_local, Prefix6::of(v6.link_local, 64));
+        let all = v6.addresses.iter().copied().chain([link_local]);
+        all.map(|(ip, prefix)| format!("{}/{}", Ipv6Addr::from(ip), prefix.len()))
+    });
+    own.chain(own6).collect()
+}
+
+/// A route of either version; `A` is its gateway's address.
+pub(super) fn route<P: std::fmt::Display, A: Copy + Into<G>, G: Into<IpAddr>>(
+    names: &Names,
+    row: &carrack_pipeline::snapshot::Route<P, A>,
+) -> Route {
     let (kind, gateway, interface) = match row.next_hop {
         NextHop::Connected(id) => ("connected", None, Some(id)),
-        NextHop::Gateway(id, ip) => ("static", Some(ip.into()), Some(id)),
+        NextHop::Gateway(id, ip) => ("static", Some(ip.into().into()), Some(id)),
         NextHop::Local(id) => ("local", None, Some(id)),
         NextHop::Blackhole => ("blackhole", None, None),
         NextHop::Prohibit => ("prohibit", None, None),

@@ -79,6 +79,7 @@ impl Build<'_> {
             up: interface.up && port.up,
             mtu,
             addresses: interface.addresses.iter().map(|own| (own.address, own.subnet)).collect(),
+            ipv6: None,
             urpf: interface.urpf,
         })
     }
@@ -179,6 +180,7 @@ fn host_interface(interface: &Interface, instances: &[Instance]) -> HostInterfac
         mac: interface.mac,
         vlan: interface.vlan,
         addresses: interface.addresses.clone(),
+        ipv6: interface.ipv6.clone(),
         proxy,
     }
 }

@@ -242,12 +242,20 @@ pub(super) const KEYS: &[KeyInfo] = &[
         "ARP.",
     ),
     row(
+        ("policers", "nd"),
+        Policer,
+        Value("{ rate_pps = 1_000, burst = 200 }"),
+        InPlace,
+        "{ rate_pps = 2_000, burst = 400 }",
+        "IPv6 neighbour discovery.",
+    ),
+    row(
         ("policers", "icmp"),
         Policer,
         Value("{ rate_pps = 1_000, burst = 200 }"),
         InPlace,
         "{ rate_pps = 100, burst = 20 }",
-        "ICMP to the router's own addresses.",
+        "ICMP and ICMPv6 echo to the router's own addresses.",
     ),
     row(
         ("policers", "other"),

@@ -101,6 +101,7 @@ pub(super) fn policers(section: &Section<'_>) -> Policers {
     let read = |key, fallback: Policer| section.get::<Policer>(key).map_or(fallback, |policer| policer.value);
     Policers {
         arp: read("arp", default.arp),
+        nd: read("nd", default.nd),
         icmp: read("icmp", default.icmp),
         other: read("other", default.other),
         icmp_errors: read("icmp_errors", default.icmp_errors),

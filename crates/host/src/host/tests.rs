@@ -16,6 +16,10 @@ const OWN: u32 = 0x0a00_0001;
 const PEER: u32 = 0x0a00_0009;
 const POOL: u32 = 0xc000_0207;
 
+fn v4(ip: u32) -> IpAddr {
+    Ipv4Addr::from(ip).into()
+}
+
 fn interface() -> HostInterface {
     HostInterface {
         id: IF,
@@ -24,6 +28,7 @@ fn interface() -> HostInterface {
         mac: OWN_MAC,
         vlan: Vlan::None,
         addresses: vec![(OWN, Prefix4::of(OWN, 24))],
+        ipv6: None,
         proxy: vec![Prefix4::of(POOL, 28).range()],
     }
 }
@@ -65,11 +70,11 @@ fn arp_of(frame: &[u8]) -> (L2, ArpPacket) {
 }
 
 fn known() -> HostEvent {
-    HostEvent::NeighbourSet { interface: IF, ip: PEER, mac: PEER_MAC }
+    HostEvent::NeighbourSet { interface: IF, ip: v4(PEER), mac: PEER_MAC }
 }
 
 fn gone() -> HostEvent {
-    HostEvent::NeighbourGone { interface: IF, ip: PEER }
+    HostEvent::NeighbourGone { interface: IF, ip: v4(PEER) }
 }
 
 #[test]
@@ -144,7 +149,7 @@ fn unsolicited_reply_teaches_nothing_but_a_known_neighbour_may_move() {
     host.handle_packet(now, IF, &arp_frame(Request, (PEER, PEER_MAC), OWN));
     // A gratuitous ARP of the peer's new card (RFC 826: the new hardware address supersedes the old one).
     host.handle_packet(now, IF, &arp_frame(Request, (PEER, OTHER_MAC), PEER));
-    let moved = HostEvent::NeighbourSet { interface: IF, ip: PEER, mac: OTHER_MAC };
+    let moved = HostEvent::NeighbourSet { interface: IF, ip: v4(PEER), mac: OTHER_MAC };
     assert_eq!(events(&mut host), [known(), moved]);
 }
 
@@ -152,11 +157,11 @@ fn unsolicited_reply_teaches_nothing_but_a_known_neighbour_may_move() {
 fn resolving_asks_three_times_a_second_apart_then_gives_up_and_recovers() {
     // RFC 1122 §2.3.2.1: at most one request a second for an address.
     let (mut host, now) = quiet();
-    host.handle_resolve(now, IF, PEER);
+    host.handle_resolve(now, IF, v4(PEER));
     let (l2, arp) = arp_of(&sent(&mut host)[0]);
     assert_eq!((l2.dst, arp.sender_ip, arp.target_ip), (MacAddr::BROADCAST, OWN, PEER));
     for s in 11..=12 {
-        host.handle_resolve(now, IF, PEER);
+        host.handle_resolve(now, IF, v4(PEER));
         host.handle_timeout(Now::from_ms(s * 1_000 - 1));
         assert!(sent(&mut host).is_empty());
         assert_eq!(host.poll_timeout(), Some(Now::from_s(s)));
@@ -167,14 +172,14 @@ fn resolving_asks_three_times_a_second_apart_then_gives_up_and_recovers() {
     host.handle_timeout(Now::from_s(13));
     assert_eq!(events(&mut host), [gone()]);
     // For a while nobody is asked, then it starts anew.
-    host.handle_resolve(Now::from_s(14), IF, PEER);
+    host.handle_resolve(Now::from_s(14), IF, v4(PEER));
     assert_eq!((events(&mut host), sent(&mut host).len()), (vec![gone()], 0));
     host.handle_timeout(Now::from_s(16));
-    host.handle_resolve(Now::from_s(16), IF, PEER);
+    host.handle_resolve(Now::from_s(16), IF, v4(PEER));
     assert_eq!(sent(&mut host).len(), 1);
     host.handle_packet(Now::from_s(16), IF, &arp_frame(Reply, (PEER, PEER_MAC), OWN));
     assert_eq!(events(&mut host), [known()]);
-    host.handle_resolve(Now::from_s(17), IF, PEER);
+    host.handle_resolve(Now::from_s(17), IF, v4(PEER));
     assert_eq!(events(&mut host), [known()]);
 }
 
@@ -216,7 +221,7 @@ fn scan_of_a_subnet_fills_no_more_than_the_pending_table() {
     wide.interfaces[0].addresses = vec![(OWN, Prefix4::of(OWN, 8))];
     let mut host = Host::new(wide, Now::from_s(1));
     for ip in 0..3_000 {
-        host.handle_resolve(Now::from_s(1), IF, OWN + 100 + ip);
+        host.handle_resolve(Now::from_s(1), IF, v4(OWN + 100 + ip));
     }
     assert_eq!(host.neighbours(Now::from_s(1)).count(), PENDING_MAX);
     assert_eq!(host.counters().neighbours_pending_full, 3_000 - PENDING_MAX as u64);
@@ -228,7 +233,7 @@ fn full_table_refuses_strangers_keeps_neighbours_and_reuses_failures() {
     small.neighbours_max = 2;
     let mut host = Host::new(small, Now::from_s(1));
     host.handle_packet(Now::from_s(1), IF, &arp_frame(Request, (PEER, PEER_MAC), OWN));
-    host.handle_resolve(Now::from_s(1), IF, PEER + 1);
+    host.handle_resolve(Now::from_s(1), IF, v4(PEER + 1));
     host.handle_packet(Now::from_s(1), IF, &arp_frame(Request, (PEER + 2, OTHER_MAC), OWN));
     assert_eq!(events(&mut host), [known()]);
     assert_eq!(host.counters().neighbours_full, 1);
@@ -236,7 +241,7 @@ fn full_table_refuses_strangers_keeps_neighbours_and_reuses_failures() {
         host.handle_timeout(Now::from_s(s));
     }
     host.handle_packet(Now::from_s(4), IF, &arp_frame(Request, (PEER + 2, OTHER_MAC), OWN));
-    let ips: Vec<u32> = host.neighbours(Now::from_s(4)).map(|row| row.ip).collect();
+    let ips: Vec<IpAddr> = host.neighbours(Now::from_s(4)).map(|row| row.ip).collect();
     assert_eq!(ips, [PEER, PEER + 2]);
 }
 
@@ -305,7 +310,7 @@ fn address_conflict_is_told_and_defended_once_in_ten_seconds() {
     for s in 0..10 {
         host.handle_packet(now.plus_ns(s * 1_000_000_000), IF, &claim);
     }
-    let conflict = HostEvent::AddressConflict { interface: IF, ip: OWN, mac: OTHER_MAC };
+    let conflict = HostEvent::AddressConflict { interface: IF, ip: v4(OWN), mac: OTHER_MAC };
     assert_eq!(events(&mut host), [conflict]);
     let frames = sent(&mut host);
     assert_eq!(frames.len(), 1);
@@ -377,6 +382,7 @@ fn echo_to_another_interfaces_address_is_answered_only_in_the_same_routing_insta
         id: IfIndex(id),
         vrf: VrfId(vrf),
         addresses: vec![(ip, Prefix4::of(ip, 24))],
+        ipv6: None,
         proxy: Vec::new(),
         ..interface()
     };
@@ -431,8 +437,8 @@ fn information_requests_and_source_quenches_get_no_reply() {
 #[test]
 fn resolving_the_impossible_fails_at_once() {
     let (mut host, now) = quiet();
-    host.handle_resolve(now, IfIndex(77), PEER);
-    host.handle_resolve(now, IF, OWN);
+    host.handle_resolve(now, IfIndex(77), v4(PEER));
+    host.handle_resolve(now, IF, v4(OWN));
     assert_eq!(events(&mut host).len(), 2);
     assert_eq!(host.neighbours(now).count(), 0);
 }

@@ -27,6 +27,7 @@ fn plan(side: Side) -> Plan {
         up: true,
         mtu: 1_500,
         addresses: vec![(address, Prefix4::of(address, 16))],
+        ipv6: None,
         urpf: false,
     };
     Plan::new(Arc::new(Snapshot {
@@ -35,6 +36,7 @@ fn plan(side: Side) -> Plan {
         interfaces: vec![Some(interface)],
         vrfs: vec!["default".into(), "blue".into()],
         routes: vec![],
+        routes6: vec![],
         policers: Policers::default(),
         fragment_timeout_ms: 2_000,
         nat: Arc::new(NatPolicy::default()),

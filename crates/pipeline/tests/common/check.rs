@@ -8,9 +8,10 @@ use carrack_base::Proto;
 use carrack_pipeline::snapshot::{Snapshot, Vlan};
 use carrack_wire::icmpv4::{Class, Icmpv4View, class_of};
 use carrack_wire::ipv4::Ipv4View;
+use carrack_wire::ipv6::Ipv6View;
 use carrack_wire::vlan::parse_l2;
 use carrack_wire::{TcpView, UdpView};
-use etherparse::{Ipv4HeaderSlice, TcpHeaderSlice, UdpHeaderSlice};
+use etherparse::{Icmpv6Slice, Ipv4HeaderSlice, TcpHeaderSlice, UdpHeaderSlice};
 
 use super::net::port_mac;
 
@@ -38,6 +39,24 @@ pub struct Sent {
 impl Sent {
     pub fn ip(&self) -> Ipv4View<'_> {
         Ipv4View::parse(&self.frame[self.l3..]).unwrap()
+    }
+
+    pub fn ip6(&self) -> Ipv6View<'_> {
+        Ipv6View::parse(&self.frame[self.l3..]).unwrap()
+    }
+
+    /// Source and destination of an IPv6 packet.
+    pub fn addresses6(&self) -> (String, String) {
+        (self.ip6().src_addr().to_string(), self.ip6().dst_addr().to_string())
+    }
+
+    /// An ICMPv6 error: type and code, the word behind them, the packet that it quotes.
+    pub fn error6(&self) -> (u8, u8, u32, &[u8]) {
+        let packet = self.ip6();
+        assert_eq!(packet.next_header(), 58);
+        let message = packet.payload();
+        let word = u32::from_be_bytes(message[4..8].try_into().unwrap());
+        (message[0], message[1], word, &message[8..])
     }
 
     /// The packet without link header and padding.
@@ -103,6 +122,11 @@ impl fmt::Debug for Sent {
 pub fn judge(snapshot: &Snapshot, port: u16, frame: &[u8]) -> Sent {
     let l2 = parse_l2(frame).unwrap();
     let (tags, l3) = (l2.tags().to_vec(), usize::from(l2.payload_offset));
+    if l2.ethertype == 0x86dd {
+        assert_eq!(l2.src, port_mac(port), "source MAC address");
+        packet6_is_right(&frame[l3..]);
+        return Sent { port, tags, to: l2.dst.0, frame: frame.to_vec(), l3 };
+    }
     if l2.ethertype != 0x0800 {
         return Sent { port, tags, to: l2.dst.0, frame: frame.to_vec(), l3 };
     }
@@ -120,6 +144,19 @@ pub fn judge(snapshot: &Snapshot, port: u16, frame: &[u8]) -> Sent {
     assert!(packet.ttl() > 0, "TTL 0");
     packet_is_right(&packet);
     Sent { port, tags, to: l2.dst.0, frame: frame.to_vec(), l3 }
+}
+
+/// The same of an IPv6 packet.
+pub fn packet6_is_right(bytes: &[u8]) {
+    let packet = Ipv6View::parse(bytes).unwrap();
+    assert!(packet.hop_limit() > 0, "hop limit 0");
+    assert!(bytes.len() - packet.packet().len() < 60, "more behind the packet than padding");
+    let found = packet.extensions().unwrap();
+    if found.protocol == 58 && !found.is_fragment() {
+        let icmp = Icmpv6Slice::from_slice(&packet.packet()[usize::from(found.offset)..]).unwrap();
+        let (src, dst) = (packet.src().to_be_bytes(), packet.dst().to_be_bytes());
+        assert!(icmp.is_checksum_valid(src, dst), "etherparse: ICMPv6 checksum");
+    }
 }
 
 /// Header and, where the packet is whole, transport checksum.

@@ -4,7 +4,9 @@
 
 pub mod check;
 pub mod net;
+pub mod net6;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use carrack_base::{IfIndex, Now, PortId, REASONS, Reason, WorkerId};
@@ -128,7 +130,9 @@ impl World {
     /// Tells all workers where a station is.
     pub fn know(&mut self, interface: u16, address: &str) {
         let ip = ip(address);
-        self.command(|| Command::SetNeighbour { interface: IfIndex(interface), ip, mac: mac_of(ip) });
+        let command =
+            || Command::SetNeighbour { interface: IfIndex(interface), ip: v4(address), mac: mac_of(ip) };
+        self.command(command);
         self.turn();
     }
 
@@ -269,7 +273,7 @@ impl World {
     }
 
     /// Which addresses the workers asked for since the last time this was asked.
-    pub fn asked(&mut self) -> Vec<(u16, u32)> {
+    pub fn asked(&mut self) -> Vec<(u16, IpAddr)> {
         let (asked, rest) = std::mem::take(&mut self.events)
             .into_iter()
             .partition::<Vec<_>, _>(|event| matches!(event, Event::Resolve { .. }));
@@ -305,6 +309,11 @@ impl Drop for World {
         assert_eq!(self.pool.outstanding(), 0, "frames are missing");
         assert_eq!(self.pool.foreign(), 0);
     }
+}
+
+/// An IPv4 address of either version.
+pub fn v4(text: &str) -> IpAddr {
+    IpAddr::V4(text.parse().unwrap())
 }
 
 /// The MAC address of a station of the test network.

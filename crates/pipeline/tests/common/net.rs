@@ -65,6 +65,7 @@ pub fn interface(id: u16, port: u16, vlan: Vlan, vrf: u16, side: Side, address: 
         up: true,
         mtu: 1_500,
         addresses: vec![(own, Prefix4::of(own, len.parse().unwrap()))],
+        ipv6: None,
         urpf: false,
     }
 }
@@ -99,6 +100,7 @@ pub fn snapshot_of(interfaces: Vec<Interface>, instances: Vec<Instance>, mut rou
         interfaces: interfaces.into_iter().map(Some).collect(),
         vrfs: (0..4).map(|n| format!("vrf{n}")).collect(),
         routes,
+        routes6: vec![],
         policers: Policers::default(),
         fragment_timeout_ms: 2_000,
         nat: Arc::new(NatPolicy { instances }),

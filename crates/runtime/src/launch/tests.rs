@@ -180,6 +180,7 @@ fn plan(generation: u64) -> Arc<Plan> {
         interfaces: Vec::new(),
         vrfs: vec!["default".into()],
         routes: Vec::new(),
+        routes6: vec![],
         policers: Policers::default(),
         fragment_timeout_ms: 2_000,
         nat: Arc::new(NatPolicy::default()),
@@ -198,6 +199,7 @@ fn host() -> HostConfig {
         mac: MAC,
         vlan: Vlan::None,
         addresses: vec![(OWN, Prefix4::of(OWN, 24))],
+        ipv6: None,
         proxy: Vec::new(),
     };
     HostConfig { interfaces: vec![lan], arp: ArpTimers::default(), neighbours_max: 100 }

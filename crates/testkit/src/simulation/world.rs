@@ -41,6 +41,7 @@ fn interface(id: u16, vrf: u16, side: Side, own: u32) -> Interface {
         up: true,
         mtu: 1_500,
         addresses: vec![(own, Prefix4::of(own, 24))],
+        ipv6: None,
         urpf: false,
     }
 }
@@ -74,6 +75,7 @@ fn snapshot(mut instances: Vec<Instance>, two: bool) -> Snapshot {
         interfaces: interfaces.into_iter().map(Some).collect(),
         vrfs: ["default", "red", "blue"].map(String::from).into(),
         routes,
+        routes6: vec![],
         policers,
         fragment_timeout_ms: 2_000,
         nat: Arc::new(NatPolicy { instances }),

@@ -1,0 +1,148 @@
+//! IPv6 packets for the router itself, and ICMPv6 errors that the router sends.
+
+use carrack_base::{Family, IcmpReply, Now, Proto, Reason};
+use carrack_frame::{Frame, FramePool};
+use carrack_nat::{Flow, Kind};
+use carrack_wire::icmpv6::{
+    Class, ERROR_LEN_MAX, ErrorMessage, class_of, kind, may_cause_error, unreachable, write_error,
+};
+use carrack_wire::ipv6::{HEADER_LEN, Ipv6View, is_link_local, next_header};
+use carrack_wire::ndp::{NdpError, NdpMessage};
+
+use crate::burst::Meta;
+use crate::forward::Refused;
+use crate::plan::Hop;
+use crate::worker::Worker;
+
+/// Hop limit of the router's own packets.
+const OWN_HOP_LIMIT: u8 = 64;
+
+impl Worker {
+    /// A packet to one of the router's IPv6 addresses, or to a group that it is in.
+    #[cold]
+    pub(crate) fn local6(&mut self, frame: Frame, meta: &Meta, now: Now) -> Result<(), Refused> {
+        if meta.own {
+            // An error about a packet that the router's own address sent: nobody to tell.
+            self.accounts.consumed += 1;
+            self.dead.push(frame);
+            return Ok(());
+        }
+        let class = (meta.flow.proto == Proto::Icmp && meta.flow.kind != Kind::LaterFragment)
+            .then(|| class_of(meta.flow.bits));
+        // Who has our address is found out by neighbour discovery; any other packet from it is a lie.
+        if class != Some(Class::NeighbourDiscovery) && self.is_own(meta) {
+            return Err((frame, Reason::Ipv6SourceInvalid));
+        }
+        let (bucket, policed) = match class {
+            Some(Class::NeighbourDiscovery) => {
+                if !is_discovery(&frame, meta) {
+                    return Err((frame, Reason::NdMalformed));
+                }
+                (&mut self.buckets.nd, Reason::PuntPolicedNd)
+            }
+            Some(Class::Request) => (&mut self.buckets.icmp, Reason::PuntPolicedIcmp),
+            Some(_) => (&mut self.buckets.other, Reason::PuntPolicedOther),
+            None => return Err((frame, Reason::LocalNoService)),
+        };
+        if !bucket.take(now) {
+            return Err((frame, policed));
+        }
+        self.punt(frame, meta, now)
+    }
+
+    /// Is the source an address of the router?
+    fn is_own(&self, meta: &Meta) -> bool {
+        let src = meta.flow.src6;
+        let here = self.plan.line(meta.ingress).is_some_and(|line| line.link_local == src);
+        here || self.plan.route6(meta.flow.vrf, src) == Some(Hop::Local)
+    }
+
+    /// Answers a drop with the ICMPv6 error its reason asks for, where RFC 4443 §2.4 allows one.
+    pub(crate) fn answer6(
+        &mut self,
+        packet: &[u8],
+        about: &Meta,
+        reason: Reason,
+        now: Now,
+        pool: &mut dyn FramePool,
+    ) {
+        let (Some(message), Ok(original)) = (message_for(about, reason), Ipv6View::parse_quoted(packet))
+        else {
+            return;
+        };
+        let to = original.src();
+        let Some(source) = self.source6(about, to) else { return };
+        // RFC 4443 §2.4 (f): errors are rate-limited.
+        if !may_cause_error(&original, message) || !self.buckets.icmp_errors.take(now) {
+            return;
+        }
+        let mut error = [0; ERROR_LEN_MAX];
+        let Some(len) = write_error(&mut error, source, OWN_HOP_LIMIT, message, &original) else { return };
+        let Some(mut frame) = pool.alloc() else { return };
+        self.accounts.originated += 1;
+        let mut meta = Meta {
+            flow: Flow {
+                family: Family::V6,
+                src6: source,
+                dst6: to,
+                proto: Proto::Icmp,
+                ip_proto: next_header::ICMPV6,
+                kind: Kind::IcmpError,
+                l3: 0,
+                l4: HEADER_LEN as u16,
+                vrf: about.vrf,
+                ..Flow::default()
+            },
+            family: Family::V6,
+            ingress: about.ingress,
+            own: true,
+            vrf: about.flow.vrf,
+            ..Meta::default()
+        };
+        let written = error.get(..len).is_some_and(|error| frame.set_bytes(error));
+        let sent = if written {
+            self.forward(frame, &mut meta, now, pool)
+        } else {
+            Err((frame, Reason::FramePoolEmpty))
+        };
+        if let Err((frame, reason)) = sent {
+            self.discard(frame, &meta, reason, now);
+        }
+    }
+
+    /// RFC 4443 §2.2: the address that an error about a packet comes from.
+    fn source6(&self, about: &Meta, to: u128) -> Option<u128> {
+        let line = self.plan.line(about.ingress)?;
+        let source = if is_link_local(to) { line.link_local } else { line.address6 };
+        (source != 0).then_some(source)
+    }
+}
+
+/// Is it a message of neighbour discovery that may be listened to (RFC 4861 §6.1, §7.1)? Redirects and advertisements
+/// of other routers are, though the router has no use for them.
+fn is_discovery(frame: &Frame, meta: &Meta) -> bool {
+    let bytes = frame.bytes().get(usize::from(meta.flow.l3)..).unwrap_or(&[]);
+    let Ok(packet) = Ipv6View::parse(bytes) else { return false };
+    // RFC 6980 §5: never in fragments.
+    let at = usize::from(meta.flow.l4.saturating_sub(meta.flow.l3));
+    let message = packet.packet().get(at..).filter(|_| meta.fragment_at == 0).unwrap_or(&[]);
+    match NdpMessage::parse(packet.src(), packet.dst(), packet.hop_limit(), message) {
+        Ok(_) => true,
+        Err(error) => error == NdpError::Kind && meta.flow.bits == kind::REDIRECT,
+    }
+}
+
+fn message_for(meta: &Meta, reason: Reason) -> Option<ErrorMessage> {
+    let unreachable = |code| Some(ErrorMessage::Unreachable { code });
+    match reason.info().icmp {
+        IcmpReply::Silent | IcmpReply::SourceRouteFailed | IcmpReply::NatExhausted => None,
+        IcmpReply::TimeExceeded => Some(ErrorMessage::HopLimitExceeded),
+        IcmpReply::NetUnreachable => unreachable(unreachable::NO_ROUTE),
+        IcmpReply::HostUnreachable => unreachable(unreachable::ADDRESS),
+        IcmpReply::PortUnreachable => unreachable(unreachable::PORT),
+        // RFC 4443 §3.2.
+        IcmpReply::FragmentationNeeded => Some(ErrorMessage::PacketTooBig { mtu: meta.mtu.into() }),
+        IcmpReply::BeyondScope => unreachable(unreachable::BEYOND_SCOPE),
+        IcmpReply::AdminProhibited => unreachable(unreachable::ADMIN_PROHIBITED),
+    }
+}
