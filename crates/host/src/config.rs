@@ -6,13 +6,14 @@ use carrack_base::{IfIndex, Prefix4, Range4, VrfId};
 use carrack_pipeline::snapshot::{Ipv6Interface, Vlan};
 use carrack_wire::MacAddr;
 use carrack_wire::ipv6::{is_link_local, is_multicast};
+use carrack_wire::ndp::RouterAdvertisement;
 
 /// Everything the host works by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostConfig {
     /// Interfaces that are administratively up, in any order, each id once.
     pub interfaces: Vec<HostInterface>,
-    /// ARP times.
+    /// Times of ARP and neighbour discovery.
     pub arp: ArpTimers,
     /// Most neighbours known at once, all interfaces together.
     pub neighbours_max: u32,
@@ -41,6 +42,8 @@ pub struct HostInterface {
     pub addresses: Vec<(u32, Prefix4)>,
     /// IPv6; `None` speaks none.
     pub ipv6: Option<Ipv6Interface>,
+    /// What hosts of the link are told of the router; `None` tells nothing, asked or not.
+    pub advertising: Option<RouterAdvertising>,
     /// Addresses that are not the router's but that it answers ARP for: pools and static mappings whose outside routing
     /// instance is this interface's.
     pub proxy: Vec<Range4>,
@@ -97,7 +100,16 @@ impl HostInterface {
     }
 }
 
-/// ARP times.
+/// Router advertisements on an interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouterAdvertising {
+    /// Most seconds between two to all (`MaxRtrAdvInterval`, RFC 4861 §6.2.1), 4 to 1 800.
+    pub interval_s: u16,
+    /// What they say; the MAC address is filled in.
+    pub message: RouterAdvertisement,
+}
+
+/// Times of ARP and neighbour discovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArpTimers {
     /// Seconds after which a neighbour is asked again, by unicast, whether it is still there.

@@ -4,18 +4,20 @@
 mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use carrack_base::{IfIndex, Now, Range4};
 use carrack_wire::arp::{ArpPacket, Operation};
 use carrack_wire::ethernet::ethertype;
 use carrack_wire::{Ipv4View, L2, MacAddr, parse_l2};
 
+use crate::advertise::Advertiser;
 use crate::announce::Announcer;
 use crate::config::{HostConfig, HostInterface};
 use crate::echo::{self, NoReply};
 use crate::l2;
-use crate::neighbours::{Due, Key, NeighbourRow, Neighbours, Refused, Resolve};
+use crate::neighbours::{Due, Heard, Key, NeighbourRow, Neighbours, Refused, Resolve};
+use crate::own6::Own6;
 
 /// Frames waiting to be sent; more are dropped and counted.
 const TRANSMIT_MAX: usize = 4_096;
@@ -42,6 +44,16 @@ pub enum HostEvent {
         interface: IfIndex,
         /// Its address.
         ip: IpAddr,
+    },
+    /// Another station had an IPv6 address before this router (RFC 4862 §5.4.5), which does not use it until the next
+    /// [`Host::configure`].
+    AddressDuplicate {
+        /// Interface it was heard on.
+        interface: IfIndex,
+        /// The address.
+        ip: Ipv6Addr,
+        /// Who has it.
+        mac: MacAddr,
     },
     /// Another station uses an address that this router answers for (RFC 5227 §2.4). At most one each 10 s and interface.
     AddressConflict {
@@ -71,6 +83,20 @@ pub struct HostCounters {
     pub arp_announced: u64,
     /// Packets that claimed an address of ours.
     pub arp_conflicts: u64,
+    /// Messages of neighbour discovery received well-formed.
+    pub nd_received: u64,
+    /// Malformed ones ignored.
+    pub nd_malformed: u64,
+    /// Neighbour solicitations answered.
+    pub nd_answered: u64,
+    /// Neighbour solicitations sent, those that check own addresses among them.
+    pub nd_asked: u64,
+    /// Neighbour advertisements sent to all.
+    pub nd_announced: u64,
+    /// Messages that claimed an IPv6 address of ours.
+    pub nd_conflicts: u64,
+    /// Router advertisements sent.
+    pub router_advertised: u64,
     /// Neighbours not entered because the table was full.
     pub neighbours_full: u64,
     /// Addresses not asked for because too many were being asked for.
@@ -95,13 +121,15 @@ pub struct HostCounters {
 /// Time must not run backwards.
 #[derive(Debug)]
 pub struct Host {
-    interfaces: BTreeMap<IfIndex, HostInterface>,
-    neighbours: Neighbours,
+    pub(crate) interfaces: BTreeMap<IfIndex, HostInterface>,
+    pub(crate) neighbours: Neighbours,
     announcer: Announcer,
+    pub(crate) own6: Own6,
+    pub(crate) advertiser: Advertiser,
     defended: BTreeMap<IfIndex, Now>,
     transmit: VecDeque<(IfIndex, Vec<u8>)>,
-    events: VecDeque<HostEvent>,
-    counters: HostCounters,
+    pub(crate) events: VecDeque<HostEvent>,
+    pub(crate) counters: HostCounters,
 }
 
 impl Host {
@@ -112,6 +140,8 @@ impl Host {
             interfaces: BTreeMap::new(),
             neighbours: Neighbours::new(config.arp, config.neighbours_max as usize),
             announcer: Announcer::default(),
+            own6: Own6::default(),
+            advertiser: Advertiser::default(),
             defended: BTreeMap::new(),
             transmit: VecDeque::new(),
             events: VecDeque::new(),
@@ -133,6 +163,7 @@ impl Host {
         for (interface, ip) in gone {
             self.events.push_back(HostEvent::NeighbourGone { interface, ip });
         }
+        self.configure6(now, &old);
         for interface in self.interfaces.values() {
             for range in new_ranges(old.get(&interface.id), interface) {
                 self.announcer.add(now, interface.id, range);
@@ -159,6 +190,7 @@ impl Host {
         match l2.ethertype {
             ethertype::ARP => self.handle_arp(now, interface, payload),
             ethertype::IPV4 => self.handle_ipv4(interface, &l2, payload),
+            ethertype::IPV6 => self.handle_ipv6(now, interface, &l2, payload),
             _ => self.counters.unhandled += 1,
         }
     }
@@ -199,12 +231,14 @@ impl Host {
         for (interface, ip) in self.announcer.step(now) {
             self.announce(interface, ip);
         }
+        self.handle_timeout6(now);
     }
 
     /// When [`Host::handle_timeout`] wants to be called next; `None` when nothing is under way.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Now> {
-        [self.neighbours.next_due(), self.announcer.next_due()].into_iter().flatten().min()
+        let ipv4 = [self.neighbours.next_due(), self.announcer.next_due()];
+        ipv4.into_iter().chain([self.own6.next_due(), self.advertiser.next_due()]).flatten().min()
     }
 
     /// The next frame to send, whole with Ethernet header and tags, and the interface it leaves by.
@@ -248,15 +282,15 @@ impl Host {
         let asked = arp.operation == Operation::Request && for_us;
         let sender = (interface, Ipv4Addr::from(arp.sender_ip).into());
         if on.can_be_neighbour(arp.sender_ip) || self.neighbours.is_wanted(sender) {
-            self.heard(now, sender, arp.sender_mac, asked);
+            self.heard(now, sender, arp.sender_mac, Heard { may_create: asked, is_answer: true });
         }
         if asked {
             self.answer(interface, &arp);
         }
     }
 
-    fn heard(&mut self, now: Now, (interface, ip): Key, mac: MacAddr, create: bool) {
-        match self.neighbours.heard(now, (interface, ip), mac, create) {
+    pub(crate) fn heard(&mut self, now: Now, (interface, ip): Key, mac: MacAddr, how: Heard) {
+        match self.neighbours.heard(now, (interface, ip), mac, how) {
             Ok(true) => self.events.push_back(HostEvent::NeighbourSet { interface, ip, mac }),
             Ok(false) => {}
             Err(refused) => self.count_refused(refused),
@@ -276,14 +310,22 @@ impl Host {
     /// Somebody claims an address of ours: say so once in a while, and defend it (RFC 5227 §2.4 (b)).
     fn conflict(&mut self, now: Now, interface: IfIndex, arp: &ArpPacket) {
         self.counters.arp_conflicts += 1;
-        let last = self.defended.get(&interface);
-        if last.is_some_and(|last| now.ns.saturating_sub(last.ns) < DEFEND_NS) {
+        if !self.may_defend(now, interface) {
             return;
         }
-        self.defended.insert(interface, now);
         let (ip, mac) = (Ipv4Addr::from(arp.sender_ip).into(), arp.sender_mac);
         self.events.push_back(HostEvent::AddressConflict { interface, ip, mac });
         self.announce(interface, arp.sender_ip);
+    }
+
+    /// Once in a while.
+    pub(crate) fn may_defend(&mut self, now: Now, interface: IfIndex) -> bool {
+        let last = self.defended.get(&interface);
+        let may = last.is_none_or(|last| now.ns.saturating_sub(last.ns) >= DEFEND_NS);
+        if may {
+            self.defended.insert(interface, now);
+        }
+        may
     }
 
     /// Sends an announcement: a request for our own address (RFC 5227 §1.1).
@@ -299,7 +341,7 @@ impl Host {
     fn ask(&mut self, (interface, ip): Key, only: Option<MacAddr>) {
         match ip {
             IpAddr::V4(ip) => self.ask_arp(interface, ip.into(), only),
-            IpAddr::V6(_) => {}
+            IpAddr::V6(ip) => self.ask_nd(interface, ip.into(), only),
         }
     }
 
@@ -355,7 +397,7 @@ impl Host {
         }
     }
 
-    fn send(&mut self, interface: IfIndex, frame: Vec<u8>) {
+    pub(crate) fn send(&mut self, interface: IfIndex, frame: Vec<u8>) {
         if self.transmit.len() < TRANSMIT_MAX {
             self.transmit.push_back((interface, frame));
         } else {

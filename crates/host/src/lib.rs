@@ -1,17 +1,21 @@
-//! The router's own functions, sans-I/O: ARP (answer, proxy, resolve, age, announce, notice conflicts) and ICMP echo.
+//! The router's own functions, sans-I/O: ARP (answer, proxy, resolve, age, announce, notice conflicts), neighbour
+//! discovery (the same for IPv6, router advertisements, duplicate addresses) and ICMP echo of both versions.
 //!
 //! [`Host`] is fed what the workers do not forward, and time. It gives back complete frames to send, events that keep
 //! the workers' neighbour tables right, and the time at which it wants to be called again. It has no clock, no socket
 //! and no thread, so a test is a list of calls.
 #![forbid(unsafe_code)]
 
+mod advertise;
 mod announce;
 mod config;
 mod echo;
 mod host;
 mod l2;
+mod nd;
 mod neighbours;
+mod own6;
 
-pub use config::{ArpTimers, HostConfig, HostInterface};
+pub use config::{ArpTimers, HostConfig, HostInterface, RouterAdvertising};
 pub use host::{Host, HostCounters, HostEvent};
 pub use neighbours::{NeighbourRow, NeighbourState};

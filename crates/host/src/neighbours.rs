@@ -16,6 +16,8 @@ pub enum NeighbourState {
     Incomplete,
     /// Heard of not long ago.
     Reachable,
+    /// Told its own MAC address without being asked (RFC 4861 §7.3.2); used, and asked soon.
+    Stale,
     /// Asked again whether it is still there; still used meanwhile.
     Probing,
     /// Did not answer.
@@ -29,6 +31,7 @@ impl NeighbourState {
         match self {
             Self::Incomplete => "incomplete",
             Self::Reachable => "reachable",
+            Self::Stale => "stale",
             Self::Probing => "probing",
             Self::Failed => "failed",
         }
@@ -77,6 +80,18 @@ pub(crate) enum Refused {
     Failed,
 }
 
+/// How a neighbour was heard of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Heard {
+    /// A new entry may be made.
+    pub(crate) may_create: bool,
+    /// It answered us, or spoke in a protocol that makes no difference.
+    pub(crate) is_answer: bool,
+}
+
+/// Time until a neighbour that nobody asked is asked: `DELAY_FIRST_PROBE_TIME` (RFC 4861 §10).
+const FIRST_PROBE_NS: u64 = 5_000_000_000;
+
 /// Addresses being asked for at once: somebody who scans a subnet fills no more than these.
 pub(crate) const PENDING_MAX: usize = 1_024;
 
@@ -119,7 +134,9 @@ impl Neighbours {
             return match row.state {
                 NeighbourState::Incomplete => Ok(Resolve::Pending),
                 NeighbourState::Failed => Err(Refused::Failed),
-                NeighbourState::Reachable | NeighbourState::Probing => Ok(Resolve::Known(row.mac)),
+                NeighbourState::Reachable | NeighbourState::Stale | NeighbourState::Probing => {
+                    Ok(Resolve::Known(row.mac))
+                }
             };
         }
         if self.pending >= PENDING_MAX {
@@ -132,23 +149,37 @@ impl Neighbours {
         Ok(Resolve::Ask)
     }
 
-    /// `key` was heard of with `mac`. `create` says whether a new entry may be made. Returns whether workers need to know.
-    pub(crate) fn heard(&mut self, now: Now, key: Key, mac: MacAddr, create: bool) -> Result<bool, Refused> {
+    /// `key` was heard of with `mac`. Returns whether workers need to know.
+    pub(crate) fn heard(&mut self, now: Now, key: Key, mac: MacAddr, how: Heard) -> Result<bool, Refused> {
         let known = self.rows.get(&key).copied();
         let news = match known {
-            None if !create => return Ok(false),
+            None if !how.may_create => return Ok(false),
             None => {
                 self.make_room()?;
                 true
             }
             Some(row) => match row.state {
                 NeighbourState::Incomplete | NeighbourState::Failed => true,
-                NeighbourState::Reachable | NeighbourState::Probing => row.mac != mac,
+                NeighbourState::Reachable | NeighbourState::Stale | NeighbourState::Probing => row.mac != mac,
             },
         };
-        let due = now.plus_ns(self.reachable_ns(key));
-        self.put(key, Neighbour { mac, state: NeighbourState::Reachable, tries: 0, since: now, due });
+        // Nothing new, and nothing that says that it hears us.
+        if !news && !how.is_answer {
+            return Ok(false);
+        }
+        let (state, due) = if how.is_answer {
+            (NeighbourState::Reachable, now.plus_ns(self.reachable_ns(key)))
+        } else {
+            (NeighbourState::Stale, now.plus_ns(FIRST_PROBE_NS))
+        };
+        self.put(key, Neighbour { mac, state, tries: 0, since: now, due });
         Ok(news)
+    }
+
+    /// The MAC address of a neighbour that is known.
+    pub(crate) fn mac(&self, key: Key) -> Option<MacAddr> {
+        let known = [NeighbourState::Reachable, NeighbourState::Stale, NeighbourState::Probing];
+        self.rows.get(&key).filter(|row| known.contains(&row.state)).map(|row| row.mac)
     }
 
     /// Was `key` asked for, or is it known?
@@ -167,7 +198,7 @@ impl Neighbours {
                 self.remove(key);
                 Due::Forgotten
             }
-            NeighbourState::Reachable => {
+            NeighbourState::Reachable | NeighbourState::Stale => {
                 self.put(key, Neighbour { state: NeighbourState::Probing, tries: 1, due, ..row });
                 Due::AskOne(key, row.mac)
             }
@@ -230,7 +261,7 @@ impl Neighbours {
         match state {
             NeighbourState::Incomplete => self.pending = self.pending.saturating_add_signed(delta),
             NeighbourState::Failed => self.failed = self.failed.saturating_add_signed(delta),
-            NeighbourState::Reachable | NeighbourState::Probing => {}
+            NeighbourState::Reachable | NeighbourState::Stale | NeighbourState::Probing => {}
         }
     }
 

@@ -189,6 +189,14 @@ impl Control {
             HostEvent::NeighbourGone { interface, ip } => {
                 self.broadcast(|| Command::DropNeighbour { interface, ip });
             }
+            HostEvent::AddressDuplicate { interface, ip, mac } => {
+                let snapshot = Arc::clone(&lock(&self.shared.snapshot));
+                let name = interface_name(&snapshot, interface);
+                tracing::warn!(
+                    "{mac} on interface {name} has {ip} already, so it is not used here; give one of the two another \
+                     address, then `carrack reload` tries again"
+                );
+            }
             HostEvent::AddressConflict { interface, ip, mac } => {
                 let snapshot = Arc::clone(&lock(&self.shared.snapshot));
                 let name = interface_name(&snapshot, interface);

@@ -31,7 +31,7 @@ pub(super) fn neighbours(backend: &dyn Backend, query: &NetworkQuery) -> Result<
     };
     let fits = |n: &Neighbour| {
         is(&query.interface, &n.interface)
-            && query.address.is_none_or(|wanted| wanted.contains(IpAddr::from(n.address)))
+            && query.address.is_none_or(|wanted| wanted.contains(n.address))
             && in_vrf(n)
     };
     Ok(backend.neighbours()?.into_iter().filter(fits).take(most(query)).collect())

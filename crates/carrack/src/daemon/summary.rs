@@ -118,6 +118,13 @@ pub(super) fn control_counters(c: &ControlCounters) -> Vec<EngineCounter> {
         ("arp-asked", h.arp_asked, "ARP requests sent."),
         ("arp-announced", h.arp_announced, "Announcements (gratuitous ARP) sent."),
         ("arp-conflicts", h.arp_conflicts, "Packets that claimed an address of ours."),
+        ("nd-received", h.nd_received, "Neighbour discovery messages received well-formed."),
+        ("nd-malformed", h.nd_malformed, "Malformed neighbour discovery messages ignored."),
+        ("nd-answered", h.nd_answered, "Neighbour solicitations answered."),
+        ("nd-asked", h.nd_asked, "Neighbour solicitations sent."),
+        ("nd-announced", h.nd_announced, "Neighbour advertisements sent to all."),
+        ("nd-conflicts", h.nd_conflicts, "Neighbour discovery messages that claimed an address of ours."),
+        ("router-advertised", h.router_advertised, "Router advertisements sent."),
         ("neighbours-full", h.neighbours_full, "Neighbours not entered because the table was full."),
         (
             "neighbours-pending-full",

@@ -181,6 +181,7 @@ fn host_interface(interface: &Interface, instances: &[Instance]) -> HostInterfac
         vlan: interface.vlan,
         addresses: interface.addresses.clone(),
         ipv6: interface.ipv6.clone(),
+        advertising: None,
         proxy,
     }
 }

@@ -29,6 +29,7 @@ fn interface() -> HostInterface {
         vlan: Vlan::None,
         addresses: vec![(OWN, Prefix4::of(OWN, 24))],
         ipv6: None,
+        advertising: None,
         proxy: vec![Prefix4::of(POOL, 28).range()],
     }
 }
@@ -242,7 +243,7 @@ fn full_table_refuses_strangers_keeps_neighbours_and_reuses_failures() {
     }
     host.handle_packet(Now::from_s(4), IF, &arp_frame(Request, (PEER + 2, OTHER_MAC), OWN));
     let ips: Vec<IpAddr> = host.neighbours(Now::from_s(4)).map(|row| row.ip).collect();
-    assert_eq!(ips, [PEER, PEER + 2]);
+    assert_eq!(ips, [PEER, PEER + 2].map(v4));
 }
 
 #[test]
@@ -383,6 +384,7 @@ fn echo_to_another_interfaces_address_is_answered_only_in_the_same_routing_insta
         vrf: VrfId(vrf),
         addresses: vec![(ip, Prefix4::of(ip, 24))],
         ipv6: None,
+        advertising: None,
         proxy: Vec::new(),
         ..interface()
     };

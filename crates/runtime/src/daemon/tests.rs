@@ -153,7 +153,7 @@ fn arp_and_ping_to_the_router_are_answered_with_one_worker_and_with_two() {
         let reply = Ipv4View::parse(&reply[14..]).unwrap();
         assert_eq!((reply.src_addr(), reply.dst_addr(), reply.payload()[0]), (ROUTER, SUBSCRIBER, 0));
         let neighbours = rig.runtime.handle().neighbours().unwrap();
-        assert!(neighbours.iter().any(|row| row.ip == u32::from(SUBSCRIBER)));
+        assert!(neighbours.iter().any(|row| row.ip == SUBSCRIBER));
         rig.settled_balance();
     }
 }

@@ -200,6 +200,7 @@ fn host() -> HostConfig {
         vlan: Vlan::None,
         addresses: vec![(OWN, Prefix4::of(OWN, 24))],
         ipv6: None,
+        advertising: None,
         proxy: Vec::new(),
     };
     HostConfig { interfaces: vec![lan], arp: ArpTimers::default(), neighbours_max: 100 }
@@ -275,7 +276,10 @@ fn arp_goes_up_to_the_host_and_its_answer_comes_down() {
     });
     assert_eq!(answer[..6], PEER_MAC.0);
     let neighbours = rig.threads.handle.neighbours().unwrap();
-    assert_eq!((neighbours[0].ip, neighbours[0].mac), (PEER, Some(PEER_MAC)));
+    assert_eq!(
+        (neighbours[0].ip, neighbours[0].mac),
+        (std::net::Ipv4Addr::from(PEER).into(), Some(PEER_MAC))
+    );
     eventually("the host's count", || rig.threads.handle.counters().control.host.arp_answered == 1);
 }
 
