@@ -176,7 +176,7 @@ fn a_neighbour_is_asked_for_three_times() {
     host.handle_resolve(Now::from_s(2), IF, v6(PEER));
     let group = solicited_node(PEER);
     let question = (multicast_mac(group), OWN, group, solicitation(PEER, Some(OWN_MAC)));
-    assert_eq!(sent(&mut host), [question.clone()]);
+    assert_eq!(sent(&mut host), std::slice::from_ref(&question));
     host.handle_timeout(Now::from_s(3));
     host.handle_timeout(Now::from_s(4));
     assert_eq!(sent(&mut host), [question.clone(), question]);

@@ -46,6 +46,7 @@ fn rig(workers: usize) -> (Logger, Vec<Producer<NatNews>>, Arc<Mutex<Told>>) {
         interfaces: Vec::new(),
         vrfs: Vec::new(),
         routes: Vec::new(),
+        routes6: Vec::new(),
         nat: Arc::new(NatPolicy::default()),
         policers: Policers::default(),
         fragment_timeout_ms: 2_000,
