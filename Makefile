@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint bench labs instructions flamegraph docs fuzz soak clean
+.PHONY: help setup build demo test lint bench labs instructions dpdk flamegraph docs fuzz soak clean
 
 # Namespaces and packet ports need root.
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
@@ -36,6 +36,9 @@ labs: build ## the published tests beside their published figures (minutes, memo
 
 instructions: setup ## instructions a packet (valgrind) beside the committed ones
 	@$(CARGO) run -q --locked -p carrack-xtask -- instructions
+
+dpdk: setup ## build against the newer DPDK of Debian 13 (24.11), unpacked under target/
+	@bash scripts/dpdk-newer
 
 flamegraph: setup ## where the packet path spends its time, as target/flamegraph.svg (perf)
 	@bash scripts/flamegraph

@@ -8,6 +8,9 @@ const DPDK_VERSION_MIN: &str = "22.11";
 /// What the shim calls itself. Drivers are shared objects that the environment abstraction layer loads at start.
 const LIBRARIES: [&str; 5] = ["rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_eal"];
 
+/// The same of a library that not every release has: logging left the environment abstraction layer in 23.11.
+const LIBRARY_SINCE_23_11: &str = "rte_log";
+
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=shim/shim.c");
@@ -35,7 +38,9 @@ fn main() {
     if let Some(directory) = pkg_config(&["--variable=libdir"]) {
         println!("cargo::rustc-link-search=native={}", directory.trim());
     }
-    for library in LIBRARIES {
+    let all = pkg_config(&["--libs"]).unwrap_or_default();
+    let has_log = all.split_whitespace().any(|flag| flag.strip_prefix("-l") == Some(LIBRARY_SINCE_23_11));
+    for library in LIBRARIES.into_iter().chain(has_log.then_some(LIBRARY_SINCE_23_11)) {
         println!("cargo::rustc-link-lib=dylib={library}");
     }
 }
