@@ -176,6 +176,7 @@ fn instance(subscribers: u32, workers: u8) -> Instance {
         inbound_refresh: [true; 3],
         tcp_loose: false,
         port_hold_s: 120,
+        port_hold_ports_max: 0,
         limits: Limits::default(),
         timeouts: Timeouts::default(),
         exhausted_icmp: ExhaustedIcmp::HostUnreachable,

@@ -308,6 +308,8 @@ pub struct NatConfig {
     pub tcp_loose: bool,
     /// Seconds a released port rests.
     pub port_hold_s: At<u32>,
+    /// Most ports of an outside address and protocol held at once; 0 is unlimited.
+    pub port_hold_ports_max: u32,
     /// What a sender is told.
     pub exhausted_icmp: ExhaustedIcmp,
     /// Threshold of pool use, percent.

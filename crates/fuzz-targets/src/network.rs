@@ -116,6 +116,7 @@ fn instance(generation: u64) -> Instance {
         inbound_refresh: [true; 3],
         tcp_loose: false,
         port_hold_s: 10,
+        port_hold_ports_max: 0,
         limits: Limits { sessions_max: 40, ..Limits::default() },
         timeouts: Timeouts::default(),
         exhausted_icmp: Default::default(),

@@ -56,7 +56,7 @@ impl Ports {
         for Waiting { due_s, at } in std::mem::take(&mut old.held) {
             if let Some(to) = self.block_like(old, at) {
                 self.adopt_claim(old, at, to);
-                self.held.push_back(Waiting { due_s, at: to });
+                self.hold(Waiting { due_s, at: to });
             }
         }
     }

@@ -211,14 +211,31 @@ impl Ports {
             subscriber.block_count -= 1;
         }
         events(NatEvent::BlockReleased { instance: instance.id, inside: subscriber.inside(), block: row });
-        self.held.push_back(Waiting { due_s: now_s.saturating_add(instance.port_hold_s), at });
         self.end_hold(now_s);
+        self.hold(Waiting { due_s: now_s.saturating_add(instance.port_hold_s), at });
+        self.end_hold(now_s);
+    }
+
+    /// Keeps a block from everybody for its hold time, unless that would be more ports than may be held.
+    pub(crate) fn hold(&mut self, waiting: Waiting) {
+        let (size, max) = (u32::from(self.block_size), self.held_ports_max);
+        let home = self.addresses.get_mut(usize::from(waiting.at.address));
+        match home.filter(|home| (home.held_blocks + 1).saturating_mul(size) <= max) {
+            Some(home) => {
+                home.held_blocks += 1;
+                self.held.push_back(waiting);
+            }
+            None => self.give_away(waiting.at),
+        }
     }
 
     /// Gives blocks whose hold time is over to everybody.
     pub(crate) fn end_hold(&mut self, now_s: u32) {
         while self.held.front().is_some_and(|w| w.due_s <= now_s) {
             let Some(Waiting { at, .. }) = self.held.pop_front() else { return };
+            if let Some(home) = self.addresses.get_mut(usize::from(at.address)) {
+                home.held_blocks -= 1;
+            }
             self.give_away(at);
         }
     }

@@ -217,6 +217,9 @@ pub struct Instance {
     pub tcp_loose: bool,
     /// Seconds until a released port or block may go to another subscriber (RFC 6888 REQ-8).
     pub port_hold_s: u32,
+    /// Most ports of one outside address and protocol that are held at once, all workers together; 0 is unlimited
+    /// (RFC 6888 REQ-8).
+    pub port_hold_ports_max: u32,
     /// Per-subscriber limits.
     pub limits: Limits,
     /// Idle times.

@@ -49,6 +49,8 @@ pub(crate) struct Address {
     home_blocks: u32,
     /// Blocks that this worker has claimed.
     pub(crate) claimed: u32,
+    /// Of these, those in their hold time.
+    pub(crate) held_blocks: u32,
 }
 
 impl Address {
@@ -85,6 +87,8 @@ pub(crate) struct Ports {
     pub(crate) block_size: u16,
     /// Hold time of single ports; blocks are held whole.
     pub(crate) hold_s: u32,
+    /// Most ports of an address and protocol that this worker holds.
+    pub(crate) held_ports_max: u32,
     /// Ports of forward rules in this worker's share: (address, protocol, port), sorted. Never given to a mapping.
     forwards: Vec<(u16, u8, u16)>,
     pub(crate) deterministic: Option<Deterministic>,
@@ -123,6 +127,7 @@ impl Ports {
             idle: VecDeque::new(),
             block_size,
             hold_s,
+            held_ports_max: held_ports_max(instance, group),
             forwards: Vec::new(),
             deterministic: Deterministic::of(instance),
             bytes: arena_bytes as u64,
@@ -171,6 +176,7 @@ impl Ports {
             blocks: Vec::new(),
             home_blocks: 0,
             claimed: 0,
+            held_blocks: 0,
         });
     }
 
@@ -466,7 +472,11 @@ impl Ports {
     }
 
     fn free_port(&mut self, address: u16, port: u16, proto: Proto, now_s: u32, hold: bool) {
-        let freed = self.bits(address, proto).is_some_and(|bits| bits.free(port, now_s, hold));
+        let max = self.held_ports_max;
+        let freed = self.bits(address, proto).is_some_and(|bits| {
+            let hold = hold && bits.held_at(now_s) < max;
+            bits.free(port, now_s, hold)
+        });
         self.count_used(proto, -i64::from(freed));
     }
 
@@ -553,6 +563,14 @@ fn take_port(
     let parity = wish.parity.then(|| Parity::of(wish.inside_port));
     map.alloc_in(range.clone(), hint, parity, now_s)
         .or_else(|| parity.filter(|_| !wish.strict).and_then(|_| map.alloc_in(range, hint, None, now_s)))
+}
+
+/// A worker's share of the most ports that may be held.
+pub(crate) fn held_ports_max(instance: &Instance, group: &WorkerGroup) -> u32 {
+    match instance.port_hold_ports_max {
+        0 => u32::MAX,
+        ports => ports.div_ceil(u32::from(group.workers())),
+    }
 }
 
 /// The short word for a page size.

@@ -10,6 +10,7 @@ use crate::engine::{InstanceState, Nat};
 use crate::flow::Direction;
 use crate::line::{FORWARD, INDEPENDENT, Mapping, NO_ADDRESS, NONE, Session};
 use crate::policy::{Assignment, Filtering, Instance, NatPolicy, Pooling, StaticRule};
+use crate::pool::held_ports_max;
 use crate::row::v4;
 
 /// What becomes of one old instance.
@@ -188,7 +189,8 @@ impl Nat {
         if moved || replaced.iter().any(Option::is_some) {
             self.renumber(changes, &mut replaced, &policy, now_s);
         }
-        for (state, before) in self.states.iter_mut().zip(&replaced) {
+        for ((state, before), instance) in self.states.iter_mut().zip(&replaced).zip(&policy.instances) {
+            state.ports.held_ports_max = held_ports_max(instance, &self.group);
             if before.is_some() {
                 state.ports.settle();
             }

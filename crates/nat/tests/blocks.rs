@@ -67,6 +67,32 @@ fn block_waits_for_its_hold_time() {
     assert!(w.udp_out("10.0.0.2:1", "198.51.100.1:1").is_ok());
 }
 
+/// RFC 6888 REQ-8: the number of held ports is configurable, by a reload too; what is released beyond it is free at once.
+#[test]
+fn no_more_ports_are_held_than_configured() {
+    let single = instance_with(|i| i.pools = vec![pool(0, &["192.0.2.1"], 3_000, 3_007)]);
+    let whole = instance_with(|i| {
+        *i = blocks(16, 1, 0);
+        i.pools = vec![pool(0, &["192.0.2.1"], 1_024, 1_024 + 8 * 16 - 1)];
+    });
+    for (before, ports_max) in [(single, 3), (whole, 3 * 16 + 5)] {
+        let mut w = world(before.clone());
+        let ask = |w: &mut World, hosts: core::ops::Range<u32>| {
+            hosts.filter(|host| w.udp_out(&format!("10.0.0.{host}:1"), "198.51.100.1:1").is_ok()).count()
+        };
+        assert_eq!(ask(&mut w, 0..10), 8);
+        w.configure(vec![Instance { port_hold_ports_max: ports_max, ..before.clone() }]);
+        w.wait(302);
+        assert_eq!(w.session_count(), 0);
+        assert_eq!(ask(&mut w, 10..20), 5, "three of eight are held");
+        check::invariants(&mut w);
+        w.wait(125 + 120);
+        assert_eq!(ask(&mut w, 20..30), 3, "and given back in their time");
+        w.wait(302 + 245);
+        check::empty(&mut w);
+    }
+}
+
 /// RFC 6888 REQ-8b: a subscriber's own ports, within its block, may be used again at once.
 #[test]
 fn ports_within_a_block_are_free_at_once() {

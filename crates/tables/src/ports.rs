@@ -229,6 +229,12 @@ impl PortMap {
         self.held_count[0] + self.held_count[1]
     }
 
+    /// Ports held back now.
+    pub fn held_at(&mut self, now_s: u32) -> u32 {
+        self.rotate(now_s);
+        self.held()
+    }
+
     /// Lets go what was held long enough. Costs something once per hold time only.
     #[inline]
     fn rotate(&mut self, now_s: u32) {

@@ -169,6 +169,15 @@ pub(super) const KEYS: &[KeyInfo] = &[
         "How long a released port or block is not given to another subscriber (RFC 6888 REQ-8).",
     ),
     row(
+        ("nat", "port_hold_ports_max"),
+        Count(0, 65_536, ""),
+        Value("0"),
+        InPlace,
+        "16_384",
+        "Most ports of one outside address and protocol that are held at once, 0 for no limit (RFC 6888 REQ-8); divided \
+         evenly among the workers. What is released beyond it may be given again at once.",
+    ),
+    row(
         ("nat", "exhausted_icmp"),
         Word(&["host-unreachable", "admin-prohibited", "silent"]),
         Value("\"host-unreachable\""),

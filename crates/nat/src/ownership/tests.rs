@@ -31,6 +31,7 @@ fn instance(addresses: u32, port_last: u16, size: u16) -> Instance {
         inbound_refresh: [true; 3],
         tcp_loose: false,
         port_hold_s: 0,
+        port_hold_ports_max: 0,
         limits: Limits::default(),
         timeouts: Timeouts::default(),
         exhausted_icmp: Default::default(),

@@ -84,6 +84,7 @@ pub fn instance() -> Instance {
         inbound_refresh: [true; 3],
         tcp_loose: false,
         port_hold_s: 120,
+        port_hold_ports_max: 0,
         limits: Default::default(),
         timeouts: Timeouts::default(),
         exhausted_icmp: Default::default(),

@@ -136,6 +136,7 @@ pub fn instance(id: u16, inside_vrf: u16, outside_vrf: u16, pool: &str) -> Insta
         inbound_refresh: [true; 3],
         tcp_loose: false,
         port_hold_s: 120,
+        port_hold_ports_max: 0,
         limits: Default::default(),
         timeouts: Timeouts::default(),
         exhausted_icmp: Default::default(),

@@ -87,6 +87,7 @@ pub(super) fn draw(random: &mut Random, side: usize, two: bool, static_rules: bo
         inbound_refresh: [true; 3],
         tcp_loose: false,
         port_hold_s: 120,
+        port_hold_ports_max: 0,
         limits: Limits::default(),
         timeouts: Timeouts::default(),
         exhausted_icmp: Default::default(),
