@@ -490,7 +490,7 @@ impl Ports {
         let (used, total) = if self.block_size > 0 {
             (self.map.claimed(), self.map.total())
         } else {
-            (self.used.into_iter().max().unwrap_or(0), self.ports_total)
+            (self.used_most(), self.ports_total)
         };
         (used * 100).checked_div(total).unwrap_or(0).min(100) as u8
     }
@@ -510,11 +510,21 @@ impl Ports {
             pool: address.pool,
             ip: address.ip,
             subscribers: address.subscribers,
-            ports_total: address.ports,
+            // Deterministic ports are no worker's more than another's: one counts them for all.
+            ports_total: if self.deterministic.is_none() || self.worker == WorkerId(0) {
+                address.ports
+            } else {
+                0
+            },
             ports_used: [used(0), used(1), used(2)],
             blocks_total: address.home_blocks,
             blocks_used: address.claimed,
         })
+    }
+
+    /// Ports in use of the protocol that has most.
+    fn used_most(&self) -> u64 {
+        self.used.into_iter().max().unwrap_or(0)
     }
 
     pub(crate) fn address_count(&self) -> usize {
@@ -522,7 +532,11 @@ impl Ports {
     }
 
     pub(crate) fn memory(&self) -> (u64, u64, u64, &'static str) {
-        (self.ports_total * 3, self.used.iter().sum(), self.bytes, self.pages)
+        // Blocks borrowed from other workers are room here as well.
+        let claimed = self.blocks_used * u64::from(self.block_size);
+        let total =
+            if self.deterministic.is_none() || self.worker == WorkerId(0) { self.ports_total } else { 0 };
+        (total.max(claimed).max(self.used_most()) * 3, self.used.iter().sum(), self.bytes, self.pages)
     }
 }
 

@@ -81,6 +81,17 @@ fn share_is_all_there_is() {
     }
 }
 
+/// However many workers give out ports of an address, it has them once.
+#[test]
+fn ports_of_an_address_are_counted_once_for_all_workers() {
+    for workers in [1, 3] {
+        let mut w = World::new(vec![deterministic(100)], workers, SMALL);
+        assert_eq!(w.pools().iter().map(|row| u64::from(row.ports_total)).sum::<u64>(), 9 * 64_512);
+        w.udp_out("10.0.0.1:1", "198.51.100.1:1").unwrap();
+        check::invariants(&mut w);
+    }
+}
+
 /// `nat-pool-exhausted`: a subscriber behind the end of the pool has no share.
 #[test]
 fn pool_too_small_refuses_the_rest() {

@@ -96,6 +96,20 @@ pub fn invariants(world: &mut World) {
             panic!("two mappings at one outside endpoint: {row:?} and {other:?}");
         }
     }
+    // What is used is never more than what there is, and no address has more ports than there are.
+    for row in world.nats.iter().flat_map(|nat| nat.memory()) {
+        assert!(row.used <= row.total, "{} of {} used of {}", row.used, row.total, row.table);
+    }
+    let mut ports_of: HashMap<_, u64> = HashMap::new();
+    for row in world.pools() {
+        *ports_of.entry((row.instance, row.ip)).or_default() += u64::from(row.ports_total);
+    }
+    for ((instance, ip), ports) in ports_of {
+        let pools = &world.policy.instances[instance.index()].pools;
+        let pool = pools.iter().find(|pool| pool.ranges.iter().any(|range| range.contains(ip)));
+        let most = pool.map_or(0, |pool| u64::from(pool.port_last - pool.port_first) + 1);
+        assert!(ports <= most, "{ports} ports of {most} at {ip:#x}");
+    }
     // Each session is on a mapping of its endpoints, and is counted there.
     let mut on_mapping = HashMap::new();
     let mut by_subscriber: HashMap<_, u32> = HashMap::new();
