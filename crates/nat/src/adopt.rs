@@ -4,12 +4,13 @@
 use carrack_base::Proto;
 
 use crate::blocks::Waiting;
+use crate::flow::Inside;
 use crate::line::{BlockRef, Mapping, NO_ADDRESS, NONE, Session, Subscriber};
 use crate::pool::Ports;
 
 impl Ports {
     /// Could this session have its outside endpoint from these tables, given where it has it from now?
-    pub(crate) fn could_have_given(&self, session: &Session, before: &Self) -> bool {
+    pub(crate) fn could_have_given(&self, session: &Session, subscriber: Inside, before: &Self) -> bool {
         let Some(address) = self.number_of(session.outside_ip) else { return false };
         let port = session.outside_port;
         if self.block_size != before.block_size
@@ -18,7 +19,7 @@ impl Ports {
             return false;
         }
         if let Some(function) = &self.deterministic {
-            return function.share(session.inside_ip).is_some_and(|share| {
+            return function.share(subscriber).is_some_and(|share| {
                 share.outside == session.outside_ip && (share.first..=share.last).contains(&port)
             });
         }

@@ -1,7 +1,8 @@
 //! RFC 7422: outside address and ports as a function of the inside address, and the inverse.
 
-use carrack_base::{Prefix4, Range4};
+use carrack_base::{Prefix4, Prefix6, Range4};
 
+use crate::flow::Inside;
 use crate::policy::{Assignment, Instance};
 
 /// The function of one instance.
@@ -11,11 +12,50 @@ use crate::policy::{Assignment, Instance};
 /// (RFC 7422 §2: reserved ports are those outside the pool's port range).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deterministic {
-    subscribers: Vec<Prefix4>,
+    subscribers: Vec<Served>,
     addresses: Vec<Range4>,
     port_first: u16,
     ports: u16,
     per_address: u32,
+}
+
+/// Subscribers of one prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Served {
+    V4(Prefix4),
+    /// Each subscriber has the addresses that share this many bits.
+    V6(Prefix6, u8),
+}
+
+impl Served {
+    fn count(self) -> u64 {
+        match self {
+            Self::V4(prefix) => prefix.range().count(),
+            Self::V6(prefix, len) => 1_u64.checked_shl(u32::from(len - prefix.len())).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// Which of them it is.
+    fn number_of(self, inside: Inside) -> Option<u64> {
+        match (self, inside) {
+            (Self::V4(prefix), Inside::V4(ip)) => prefix.contains(ip).then(|| u64::from(ip - prefix.address())),
+            (Self::V6(prefix, len), Inside::V6(ip)) => {
+                let number = (ip - prefix.address().min(ip)) >> (128 - u32::from(len));
+                // Beyond what any pool has ports for all numbers are the same.
+                prefix.contains(ip).then(|| u64::try_from(number).unwrap_or(u64::MAX / 2))
+            }
+            _ => None,
+        }
+    }
+
+    /// That one.
+    fn nth(self, n: u64) -> Inside {
+        match self {
+            // Invariant: n is below the prefix's count, which is at most 2^32.
+            Self::V4(prefix) => Inside::V4(prefix.address() + n as u32),
+            Self::V6(prefix, len) => Inside::V6(prefix.address() + (u128::from(n) << (128 - u32::from(len)))),
+        }
+    }
 }
 
 /// What a subscriber owns.
@@ -45,7 +85,7 @@ impl Deterministic {
         }
         let per_address = (u32::from(pool.port_last - pool.port_first) + 1) / u32::from(ports);
         (per_address > 0).then(|| Self {
-            subscribers: instance.subscribers.clone(),
+            subscribers: served(instance),
             addresses: instance.pools.iter().flat_map(|pool| pool.ranges.iter().copied()).collect(),
             port_first: pool.port_first,
             ports,
@@ -53,15 +93,15 @@ impl Deterministic {
         })
     }
 
-    /// What this inside address owns; `None` when it is no subscriber or the pool is too small for it.
+    /// What this subscriber owns; `None` when it is none or the pool is too small for it.
     #[must_use]
-    pub fn share(&self, inside: u32) -> Option<Share> {
-        let mut number = 0;
-        for prefix in &self.subscribers {
-            if prefix.contains(inside) {
-                return self.nth_share(number + u64::from(inside - prefix.address()));
+    pub fn share(&self, inside: Inside) -> Option<Share> {
+        let mut before: u64 = 0;
+        for served in &self.subscribers {
+            if let Some(number) = served.number_of(inside) {
+                return self.nth_share(before.saturating_add(number));
             }
-            number += prefix.range().count();
+            before = before.saturating_add(served.count());
         }
         None
     }
@@ -78,7 +118,7 @@ impl Deterministic {
 
     /// Whose this outside address and port is.
     #[must_use]
-    pub fn inverse(&self, outside: u32, port: u16) -> Option<u32> {
+    pub fn inverse(&self, outside: u32, port: u16) -> Option<Inside> {
         let range = u32::from(port.checked_sub(self.port_first)?) / u32::from(self.ports);
         if range >= self.per_address {
             return None;
@@ -89,11 +129,24 @@ impl Deterministic {
             before += addresses.count();
             found
         })?;
-        nth(
-            self.subscribers.iter().map(|prefix| prefix.range()),
-            address * u64::from(self.per_address) + u64::from(range),
-        )
+        let mut number = address * u64::from(self.per_address) + u64::from(range);
+        for served in &self.subscribers {
+            if number < served.count() {
+                return Some(served.nth(number));
+            }
+            number -= served.count();
+        }
+        None
     }
+}
+
+/// Subscribers in order: IPv4, then IPv6.
+fn served(instance: &Instance) -> Vec<Served> {
+    let four = instance.subscribers.iter().map(|prefix| Served::V4(*prefix));
+    let six = instance.nat64.iter().flat_map(|nat64| {
+        nat64.subscribers.iter().map(|prefix| Served::V6(*prefix, nat64.subscriber_len.max(prefix.len())))
+    });
+    four.chain(six).collect()
 }
 
 /// The `n`th address of ranges laid end to end.

@@ -7,7 +7,8 @@ use carrack_base::{InstanceId, VrfId, WorkerId};
 use carrack_tables::KeyedHasher;
 
 use crate::deterministic::Deterministic;
-use crate::flow::subscriber_key;
+use crate::flow::{Inside, subscriber_hash};
+use crate::nat64::{Nat64, NatPrefix};
 use crate::ownership::{BlockMap, WorkerGroup};
 use crate::policy::{Assignment, Instance, NatPolicy, StaticRule};
 use crate::slices::Slices;
@@ -98,8 +99,35 @@ pub struct Directory {
     pools: Vec<PoolPorts>,
     deterministic: Vec<Option<Deterministic>>,
     inside_vrf: Vec<VrfId>,
+    /// NAT64 prefixes of all instances, the longest first.
+    prefixes: Vec<PrefixEntry>,
+    /// By instance.
+    nat64: Vec<Option<Nat64>>,
     hasher: KeyedHasher,
     workers: u8,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct PrefixEntry {
+    vrf: VrfId,
+    via: u16,
+    prefix: NatPrefix,
+    instance: InstanceId,
+}
+
+/// Where an IPv6 packet to a NAT64 prefix goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Embedded {
+    /// Number of the prefix.
+    pub via: u16,
+    /// The prefix.
+    pub prefix: NatPrefix,
+    /// The IPv4 address.
+    pub address: u32,
+    /// Instance that has the prefix.
+    pub instance: InstanceId,
+    /// Does it serve the source?
+    pub served: bool,
 }
 
 fn find<T: Copy>(entries: &[Entry<T>], vrf: VrfId, ip: u32) -> Option<T> {
@@ -120,6 +148,8 @@ impl Directory {
             pools: Vec::new(),
             deterministic: policy.instances.iter().map(Deterministic::of).collect(),
             inside_vrf: policy.instances.iter().map(|i| i.inside_vrf).collect(),
+            prefixes: Vec::new(),
+            nat64: policy.instances.iter().map(|i| i.nat64.clone()).collect(),
             hasher: KeyedHasher::new(group.seed()),
             workers: group.workers(),
         };
@@ -131,6 +161,7 @@ impl Directory {
         this.outside.sort_by_key(|e| (e.vrf, e.first));
         this.forwards.sort_by_key(|f| (f.vrf, f.outside, f.proto, f.first));
         this.led_to = led_to(policy);
+        this.prefixes = prefixes_of(policy);
         this
     }
 
@@ -206,6 +237,55 @@ impl Directory {
         find(&self.inside, vrf, ip)
     }
 
+    /// Is there any NAT64 prefix?
+    #[inline]
+    #[must_use]
+    pub const fn has_nat64(&self) -> bool {
+        !self.prefixes.is_empty()
+    }
+
+    /// The NAT64 prefix an IPv6 destination is in, of the instance that serves the source when several have it.
+    #[must_use]
+    pub fn embedded(&self, vrf: VrfId, source: u128, destination: u128) -> Option<Embedded> {
+        let mut denied = None;
+        let mut longest = 0;
+        for entry in self.prefixes.iter().filter(|entry| entry.vrf == vrf) {
+            let Some(address) = entry.prefix.extract(destination) else { continue };
+            let len = entry.prefix.prefix().len();
+            if len < longest {
+                break;
+            }
+            longest = len;
+            let (via, prefix, instance) = (entry.via, entry.prefix, entry.instance);
+            let served = self.nat64_of(instance).is_some_and(|nat64| nat64.serves(source));
+            let found = Embedded { via, prefix, address, instance, served };
+            if served {
+                return Some(found);
+            }
+            denied = denied.or(Some(found));
+        }
+        denied
+    }
+
+    /// Is the address within any NAT64 prefix of this routing instance?
+    #[must_use]
+    pub fn is_embedded(&self, vrf: VrfId, address: u128) -> bool {
+        self.prefixes.iter().any(|entry| entry.vrf == vrf && entry.prefix.prefix().contains(address))
+    }
+
+    fn nat64_of(&self, instance: InstanceId) -> Option<&Nat64> {
+        self.nat64.get(instance.index())?.as_ref()
+    }
+
+    /// The subscriber an inside host belongs to: itself, or the prefix it is in.
+    #[must_use]
+    pub fn subscriber_of(&self, instance: InstanceId, host: Inside) -> Inside {
+        match host {
+            Inside::V4(_) => host,
+            Inside::V6(ip) => self.nat64_of(instance).map_or(host, |nat64| nat64.subscriber_of(ip)),
+        }
+    }
+
     /// Does any instance have its subscribers in this routing instance?
     #[must_use]
     pub fn has_inside(&self, vrf: VrfId) -> bool {
@@ -228,17 +308,29 @@ impl Directory {
         concerned.then(|| self.owner_of_inside(vrf, ip))
     }
 
-    /// The worker that owns a subscriber.
+    /// The worker that owns the subscriber of an IPv6 packet to a NAT64 prefix.
+    #[must_use]
+    pub fn owner_of_embedded(&self, vrf: VrfId, source: u128, embedded: &Embedded) -> WorkerId {
+        self.owner_of(vrf, self.subscriber_of(embedded.instance, Inside::V6(source)))
+    }
+
+    /// The worker that owns an IPv4 subscriber.
     #[inline]
     #[must_use]
     pub fn owner_of_inside(&self, vrf: VrfId, ip: u32) -> WorkerId {
+        self.owner_of(vrf, Inside::V4(ip))
+    }
+
+    /// The worker that owns a subscriber.
+    #[inline]
+    #[must_use]
+    pub fn owner_of(&self, vrf: VrfId, subscriber: Inside) -> WorkerId {
         if self.workers == 1 {
             return WorkerId(0);
         }
         // Not the hash that the subscriber's index entry is found by: a worker's subscribers would all share its high
         // bits, and crowd into as small a part of their index.
-        let [a, b] = subscriber_key(ip, vrf);
-        let hash = self.hasher.hash2(a, b ^ STEERING);
+        let hash = self.hasher.hash2(subscriber_hash(&self.hasher, subscriber, vrf), STEERING);
         // High bits of a product: the hash's share of the workers.
         WorkerId(((u128::from(hash) * u128::from(self.workers)) >> 64) as u8)
     }
@@ -265,7 +357,7 @@ impl Directory {
             Outside::Deterministic { .. } => {
                 let function = self.deterministic.get(instance.index()).and_then(Option::as_ref);
                 let inside = function.and_then(|function| function.inverse(ip, port));
-                inside.map_or(WorkerId(0), |inside| self.owner_of_inside(inside_vrf, inside))
+                inside.map_or(WorkerId(0), |inside| self.owner_of(inside_vrf, inside))
             }
             Outside::Forward { .. } => WorkerId(0),
         })
@@ -280,6 +372,21 @@ impl Directory {
         let same = (forward.vrf, forward.outside, forward.proto) == (vrf.0, ip, proto);
         (same && port <= forward.last).then_some(forward)
     }
+}
+
+fn prefixes_of(policy: &NatPolicy) -> Vec<PrefixEntry> {
+    let mut all: Vec<PrefixEntry> = Vec::new();
+    for instance in &policy.instances {
+        let entries = instance.nat64.iter().flat_map(|nat64| &nat64.prefixes);
+        all.extend(entries.map(|entry| PrefixEntry {
+            vrf: instance.inside_vrf,
+            via: entry.via,
+            prefix: entry.prefix,
+            instance: instance.id,
+        }));
+    }
+    all.sort_by_key(|entry| core::cmp::Reverse(entry.prefix.prefix().len()));
+    all
 }
 
 /// Inside addresses of static rules, joined where they overlap.
@@ -335,7 +442,7 @@ mod tests {
         let mut tables = Tables::new(capacity, hasher, PagePreference::Small).unwrap();
         let mine = (0x0a00_0000..).filter(|ip| directory.owner_of_inside(VrfId(0), *ip) == WorkerId(0));
         for ip in mine.take(4_096) {
-            assert!(tables.add_subscriber(ip, VrfId(0), InstanceId(0)).is_ok());
+            assert!(tables.add_subscriber(Inside::V4(ip), VrfId(0), InstanceId(0)).is_ok());
         }
     }
 }

@@ -1,6 +1,9 @@
 //! What the parse stage tells the engine about a packet, and the keys that tables are searched by.
 
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use carrack_base::{Family, Proto, VrfId};
+use carrack_tables::KeyedHasher;
 
 use crate::row::Endpoint;
 
@@ -61,10 +64,54 @@ pub struct Flow {
     /// Destination address of an IPv6 packet, host byte order; `dst` is then 0 until a translator has found the IPv4
     /// address in it.
     pub dst6: u128,
+    /// Number of the NAT64 prefix the destination is in (see [`crate::Nat::admit`]); 0 for an IPv4 packet.
+    pub via: u16,
+}
+
+/// An inside address: a host's, or what identifies a subscriber (for IPv6 the first address of its prefix).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Inside {
+    /// IPv4, host byte order.
+    V4(u32),
+    /// IPv6, host byte order.
+    V6(u128),
+}
+
+impl From<Inside> for IpAddr {
+    fn from(inside: Inside) -> Self {
+        match inside {
+            Inside::V4(ip) => Ipv4Addr::from(ip).into(),
+            Inside::V6(ip) => Ipv6Addr::from(ip).into(),
+        }
+    }
+}
+
+impl From<IpAddr> for Inside {
+    fn from(ip: IpAddr) -> Self {
+        match ip {
+            IpAddr::V4(ip) => Self::V4(ip.into()),
+            IpAddr::V6(ip) => Self::V6(ip.into()),
+        }
+    }
 }
 
 impl Flow {
-    /// The endpoint on the NAT's inner side of the packet: its source going out, its destination coming in.
+    /// Does it go from IPv6 to IPv4?
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_six(&self) -> bool {
+        self.via != 0
+    }
+
+    /// The inside address of a packet going out.
+    #[inline]
+    #[must_use]
+    pub const fn inside(&self) -> Inside {
+        if self.is_six() { Inside::V6(self.src6) } else { Inside::V4(self.src) }
+    }
+
+    /// The endpoint on the NAT's inner side of the packet: its source going out, its destination coming in. An IPv6
+    /// source has no such endpoint (see [`crate::flow::session_hash`]).
     #[inline]
     #[must_use]
     pub const fn local(&self, direction: Direction) -> Endpoint {
@@ -125,20 +172,71 @@ pub const fn packed_key(
     [addresses, (ports as u64) << 32 | (vrf.0 as u64) << 16 | (proto as u64) << 8 | direction as u64]
 }
 
-/// The two words a mapping is found by: its inside endpoint from inside, its outside endpoint from outside.
-/// The protocol is part of it: RFC 7857 §5 for mappings, RFC 7857 §6 for who may send to them.
+/// What tells keys of IPv6 hosts from others, in their second word.
+const SIX: u64 = 8;
+
+/// The hash of a packet's session in this direction. An IPv6 source takes part with all its bits, the prefix of its
+/// destination by its number.
 #[inline]
 #[must_use]
-pub const fn mapping_key(local: Endpoint, vrf: VrfId, proto: Proto, direction: Direction) -> [u64; 2] {
+pub fn session_hash(hasher: &KeyedHasher, flow: &Flow, direction: Direction) -> u64 {
+    if flow.is_six() && direction as u8 == Direction::Out as u8 {
+        let ports = (flow.sport as u32) << 16 | flow.dport as u32;
+        return hash_from_six(hasher, (flow.src6, flow.via), flow.dst, ports, flow.vrf, flow.proto);
+    }
+    let [a, b] = flow.session_key(direction);
+    hasher.hash2(a, b)
+}
+
+/// The same from fields: source and prefix number, IPv4 destination, ports with the source's in the upper half.
+#[inline(always)]
+#[must_use]
+pub fn hash_from_six(
+    hasher: &KeyedHasher,
+    (source, via): (u128, u16),
+    destination: u32,
+    ports: u32,
+    vrf: VrfId,
+    proto: Proto,
+) -> u64 {
+    let [_, rest] = packed_key(0, ports, vrf, proto, Direction::Out);
+    let source = hasher.hash2((source >> 64) as u64, source as u64);
+    hasher.hash2(source ^ u64::from(via) << 32 ^ u64::from(destination), rest | SIX)
+}
+
+/// The two words a mapping is found by: its inside endpoint from inside, its outside endpoint from outside.
+/// The protocol is part of it: RFC 7857 §5 for mappings, RFC 7857 §6 for who may send to them. `six` says that the
+/// inside address is the number of an IPv6 host.
+#[inline]
+#[must_use]
+pub const fn mapping_key(
+    local: Endpoint,
+    vrf: VrfId,
+    proto: Proto,
+    direction: Direction,
+    six: bool,
+) -> [u64; 2] {
     [
         (local.ip as u64) << 32 | local.port as u64,
-        (vrf.0 as u64) << 16 | (proto as u64) << 8 | 2 | direction as u64,
+        (vrf.0 as u64) << 16 | (proto as u64) << 8 | (six as u64 * SIX) | 2 | direction as u64,
     ]
 }
 
-/// The two words a subscriber is found by.
+/// The hash a subscriber is found by.
 #[inline]
 #[must_use]
-pub const fn subscriber_key(inside: u32, vrf: VrfId) -> [u64; 2] {
-    [inside as u64, (vrf.0 as u64) << 16 | 4]
+pub fn subscriber_hash(hasher: &KeyedHasher, inside: Inside, vrf: VrfId) -> u64 {
+    let word = match inside {
+        Inside::V4(ip) => u64::from(ip),
+        Inside::V6(ip) => hasher.hash2((ip >> 64) as u64, ip as u64),
+    };
+    hasher.hash2(word, u64::from(vrf.0) << 16 | 4 | if matches!(inside, Inside::V6(_)) { SIX } else { 0 })
+}
+
+/// The hash an IPv6 host is found by: its address as seen by one NAT64 prefix.
+#[inline]
+#[must_use]
+pub fn host_hash(hasher: &KeyedHasher, address: u128, via: u16, vrf: VrfId) -> u64 {
+    let word = hasher.hash2((address >> 64) as u64, address as u64);
+    hasher.hash2(word, u64::from(via) << 32 | u64::from(vrf.0) << 16 | 5 | SIX)
 }

@@ -3,9 +3,10 @@
 use core::net::IpAddr;
 
 use carrack_base::{InstanceId, Proto, VrfId};
+use carrack_tables::KeyedHasher;
 
-use crate::flow::{Direction, Flow, mapping_key, session_key};
-use crate::row::{BLOCKS_MAX, Endpoint, TcpState, v4};
+use crate::flow::{Direction, Flow, Inside, hash_from_six, mapping_key, session_key};
+use crate::row::{BLOCKS_MAX, Endpoint, TcpState};
 
 /// "No line": never an id that a slab gives out.
 pub const NONE: u32 = u32::MAX;
@@ -16,10 +17,14 @@ pub const NO_ADDRESS: u16 = u16::MAX;
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, align(64))]
 pub struct Session {
-    // In this order each direction's source and destination are one word to load and compare (see `addresses`).
+    // In this order each direction's source and destination are one word to load and compare (see `addresses`), and an
+    // IPv6 address is one of 16 bytes (see `inside6`).
     pub(crate) outside_ip: u32,
     pub(crate) remote_ip: u32,
+    /// The inside address; of an IPv6 one the lowest 32 bits.
     pub(crate) inside_ip: u32,
+    /// The upper 96 bits of an IPv6 address, lowest first.
+    pub(crate) inside_rest: [u32; 3],
     pub(crate) outside_port: u16,
     pub(crate) remote_port: u16,
     pub(crate) inside_port: u16,
@@ -30,20 +35,18 @@ pub struct Session {
     pub(crate) tcp: u8,
     pub(crate) flags: u8,
     pub(crate) ip_proto: u8,
-    /// One's complement change of the IPv4 header checksum, going out.
+    /// One's complement change of the IPv4 header checksum, going out; of a session with an IPv6 inside, whose headers
+    /// are made anew, the number of its NAT64 prefix instead (see `via`).
     pub(crate) l3_delta: u16,
     /// The same for the transport checksum.
     pub(crate) l4_delta: u16,
+    pub(crate) instance: u16,
     /// Second of the last packet that refreshed it.
     pub(crate) seen_s: u32,
     pub(crate) mapping: u32,
     pub(crate) subscriber: u32,
     pub(crate) packets_out: u32,
     pub(crate) packets_in: u32,
-    pub(crate) created_s: u32,
-    pub(crate) instance: u16,
-    /// Line of the address permission it holds, or [`NONE`].
-    pub(crate) permission: u32,
 }
 
 const _: () = assert!(size_of::<Session>() == 64);
@@ -54,10 +57,44 @@ pub(crate) const INBOUND: u8 = 1;
 pub(crate) const REFRESH_IN: u8 = 2;
 /// Its remote endpoint is an outside endpoint of this NAT.
 pub(crate) const HAIRPIN: u8 = 4;
+/// Its inside is IPv6. The same bit as a mapping's.
+pub(crate) const SIX: u8 = 8;
+/// It holds an address permission.
+pub(crate) const PERMITTED: u8 = 16;
 
 impl Session {
-    pub(crate) const fn inside(&self) -> Endpoint {
+    /// The inside endpoint of an IPv4 session.
+    const fn inside4(&self) -> Endpoint {
         Endpoint { ip: self.inside_ip, port: self.inside_port }
+    }
+
+    /// Is its inside IPv6?
+    #[inline(always)]
+    pub(crate) const fn is_six(&self) -> bool {
+        self.flags & SIX != 0
+    }
+
+    /// The IPv6 inside address.
+    #[inline(always)]
+    pub(crate) const fn inside6(&self) -> u128 {
+        let [a, b, c] = self.inside_rest;
+        self.inside_ip as u128 | (a as u128) << 32 | (b as u128) << 64 | (c as u128) << 96
+    }
+
+    pub(crate) const fn set_inside6(&mut self, ip: u128) {
+        self.inside_ip = ip as u32;
+        self.inside_rest = [(ip >> 32) as u32, (ip >> 64) as u32, (ip >> 96) as u32];
+    }
+
+    /// The inside address.
+    pub(crate) const fn inside(&self) -> Inside {
+        if self.is_six() { Inside::V6(self.inside6()) } else { Inside::V4(self.inside_ip) }
+    }
+
+    /// Number of its NAT64 prefix, 0 when it has none.
+    #[inline(always)]
+    pub(crate) const fn via(&self) -> u16 {
+        if self.is_six() { self.l3_delta } else { 0 }
     }
 
     pub(crate) const fn outside(&self) -> Endpoint {
@@ -79,6 +116,9 @@ impl Session {
     /// Is this the session of that packet?
     #[inline]
     pub(crate) fn is_of(&self, flow: &Flow, direction: Direction) -> bool {
+        if flow.is_six() && direction == Direction::Out {
+            return self.is_of_six(flow);
+        }
         let (ip, port, vrf) = match direction {
             Direction::Out => (self.inside_ip, self.inside_port, self.inside_vrf),
             Direction::In => (self.outside_ip, self.outside_port, self.outside_vrf),
@@ -89,6 +129,18 @@ impl Session {
             & (port == local.port)
             & (self.remote_port == remote.port)
             & (vrf == flow.vrf.0)
+            & (self.proto == flow.proto as u8)
+            & (direction == Direction::In || !self.is_six())
+    }
+
+    fn is_of_six(&self, flow: &Flow) -> bool {
+        self.is_six()
+            & (self.inside6() == flow.src6)
+            & (self.via() == flow.via)
+            & (self.remote_ip == flow.dst)
+            & (self.inside_port == flow.sport)
+            & (self.remote_port == flow.dport)
+            & (self.inside_vrf == flow.vrf.0)
             & (self.proto == flow.proto as u8)
     }
 
@@ -132,12 +184,18 @@ impl Session {
         u16::from_le_bytes([proto, tcp])
     }
 
-    pub(crate) const fn key(&self, direction: Direction) -> [u64; 2] {
+    /// The hash it is found by in this direction.
+    pub(crate) fn hash(&self, hasher: &KeyedHasher, direction: Direction) -> u64 {
         let (local, vrf) = match direction {
-            Direction::Out => (self.inside(), self.inside_vrf),
+            Direction::Out if self.is_six() => {
+                let (source, vrf) = ((self.inside6(), self.via()), VrfId(self.inside_vrf));
+                return hash_from_six(hasher, source, self.remote_ip, self.ports(direction), vrf, self.proto());
+            }
+            Direction::Out => (self.inside4(), self.inside_vrf),
             Direction::In => (self.outside(), self.outside_vrf),
         };
-        session_key(local, self.remote(), VrfId(vrf), self.proto(), direction)
+        let [a, b] = session_key(local, self.remote(), VrfId(vrf), self.proto(), direction);
+        hasher.hash2(a, b)
     }
 }
 
@@ -145,6 +203,7 @@ impl Session {
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, align(32))]
 pub struct Mapping {
+    /// Inside address, or with [`SIX`] the number of its host's line.
     pub(crate) inside_ip: u32,
     pub(crate) outside_ip: u32,
     pub(crate) inside_port: u16,
@@ -191,18 +250,48 @@ impl Mapping {
             Direction::Out => (self.inside(), self.inside_vrf),
             Direction::In => (self.outside(), self.outside_vrf),
         };
-        mapping_key(local, VrfId(vrf), self.proto(), direction)
+        let six = self.is_six() && direction as u8 == Direction::Out as u8;
+        mapping_key(local, VrfId(vrf), self.proto(), direction, six)
     }
 
+    /// Is its inside an IPv6 host?
+    pub(crate) const fn is_six(&self) -> bool {
+        self.flags & SIX != 0
+    }
+
+    /// Is it the mapping of that inside (`Out`) or outside (`In`) endpoint? `six` says that the inside address is the
+    /// number of an IPv6 host.
     #[inline]
-    pub(crate) fn is_at(&self, local: Endpoint, vrf: VrfId, proto: Proto, direction: Direction) -> bool {
+    pub(crate) fn is_at(
+        &self,
+        local: Endpoint,
+        vrf: VrfId,
+        proto: Proto,
+        direction: Direction,
+        six: bool,
+    ) -> bool {
         let (mine, my_vrf) = match direction {
             Direction::Out => (self.inside(), self.inside_vrf),
             Direction::In => (self.outside(), self.outside_vrf),
         };
-        mine == local && my_vrf == vrf.0 && self.proto == proto as u8
+        let same_version = direction == Direction::In || self.is_six() == six;
+        mine == local && my_vrf == vrf.0 && self.proto == proto as u8 && same_version
     }
 }
+
+/// One IPv6 address as seen by one NAT64 prefix: what mappings name by its number, for the length of a line. It lives
+/// as long as it has mappings.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C, align(32))]
+pub struct Host {
+    pub(crate) address: u128,
+    pub(crate) vrf: u16,
+    /// Number of the NAT64 prefix.
+    pub(crate) via: u16,
+    pub(crate) mappings: u32,
+}
+
+const _: () = assert!(size_of::<Host>() == 32);
 
 /// A port block by name: pool address and number of the block within it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -215,6 +304,7 @@ pub(crate) struct BlockRef {
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 pub struct Subscriber {
+    /// IPv4 address; of an IPv6 subscriber 0, see `inside6`.
     pub(crate) inside_ip: u32,
     pub(crate) inside_vrf: u16,
     pub(crate) instance: u16,
@@ -224,11 +314,14 @@ pub struct Subscriber {
     /// Paired pool address, or [`NO_ADDRESS`].
     pub(crate) address: u16,
     pub(crate) block_count: u8,
+    pub(crate) is_six: bool,
     pub(crate) blocks: [BlockRef; BLOCKS_MAX],
     /// Creations left, in 1/1000.
     pub(crate) tokens_milli: u32,
     /// When tokens were last added, milliseconds.
     pub(crate) tokens_at_ms: u64,
+    /// First address of an IPv6 subscriber.
+    pub(crate) inside6: [u64; 2],
 }
 
 const _: () = assert!(size_of::<Subscriber>() == 128);
@@ -246,14 +339,32 @@ impl Default for Subscriber {
             blocks: [BlockRef::default(); BLOCKS_MAX],
             tokens_milli: 0,
             tokens_at_ms: 0,
+            is_six: false,
+            inside6: [0; 2],
         }
     }
 }
 
 impl Subscriber {
     /// Its address.
+    pub(crate) const fn who(&self) -> Inside {
+        let [high, low] = self.inside6;
+        if self.is_six { Inside::V6((high as u128) << 64 | low as u128) } else { Inside::V4(self.inside_ip) }
+    }
+
+    pub(crate) fn set_who(&mut self, who: Inside) {
+        match who {
+            Inside::V4(ip) => self.inside_ip = ip,
+            Inside::V6(ip) => {
+                self.inside6 = [(ip >> 64) as u64, ip as u64];
+                self.is_six = true;
+            }
+        }
+    }
+
+    /// The same for rows and events.
     pub(crate) fn inside(&self) -> IpAddr {
-        v4(self.inside_ip)
+        self.who().into()
     }
 
     pub(crate) fn instance(&self) -> InstanceId {

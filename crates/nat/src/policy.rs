@@ -5,6 +5,8 @@
 
 use carrack_base::{InstanceId, PoolId, Prefix4, Proto, Range4, VrfId};
 
+use crate::nat64::Nat64;
+
 /// All NAT configuration of one snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NatPolicy {
@@ -190,8 +192,8 @@ pub struct Instance {
     pub inside_vrf: VrfId,
     /// Where its pool is.
     pub outside_vrf: VrfId,
-    /// Subscribers served; sources outside are refused (`nat-subscriber-denied`). Sorted, disjoint, never empty
-    /// (`0.0.0.0/0` when config leaves it out).
+    /// IPv4 subscribers served; sources outside are refused (`nat-subscriber-denied`). Sorted, disjoint, empty only
+    /// where there are none but IPv6 ones (`0.0.0.0/0` when config leaves it out).
     pub subscribers: Vec<Prefix4>,
     /// Destinations that pass untranslated (RFC 6888 REQ-6).
     pub exempt: Vec<Prefix4>,
@@ -230,6 +232,8 @@ pub struct Instance {
     pub pool_threshold_percent: u8,
     /// Static mappings.
     pub statics: Vec<StaticRule>,
+    /// IPv6 subscribers, when it translates for them.
+    pub nat64: Option<Nat64>,
 }
 
 /// Table sizes of one worker.
@@ -241,6 +245,8 @@ pub struct Capacity {
     pub mappings: u32,
     /// Subscribers.
     pub subscribers: u32,
+    /// IPv6 hosts with mappings; takes memory only where an instance translates from IPv6.
+    pub hosts: u32,
     /// Fragmented packets in flight.
     pub fragments: u32,
     /// Fragments held for their first fragment, all together.
@@ -255,6 +261,7 @@ impl Default for Capacity {
             sessions: 1 << 20,
             mappings: 1 << 20,
             subscribers: 1 << 16,
+            hosts: 1 << 16,
             fragments: 8_192,
             held_fragments: 1_024,
             held_syns: 4_096,

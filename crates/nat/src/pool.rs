@@ -316,7 +316,7 @@ impl Ports {
         let share = self
             .deterministic
             .as_ref()
-            .and_then(|function| function.share(subscriber.inside_ip))
+            .and_then(|function| function.share(subscriber.who()))
             .ok_or(Reason::NatPoolExhausted)?;
         let address = self.number_of(share.outside).ok_or(Reason::NatPoolExhausted)?;
         subscriber.address = address;

@@ -278,7 +278,7 @@ impl Nat {
     fn gives_out(&self, state: &InstanceState, instance: &Instance, (ip, port): (u32, u16)) -> bool {
         let Some(function) = &state.ports.deterministic else { return true };
         let subscriber = function.inverse(ip, port);
-        let owner = subscriber.map(|inside| self.directory.owner_of_inside(instance.inside_vrf, inside));
+        let owner = subscriber.map(|inside| self.directory.owner_of(instance.inside_vrf, inside));
         owner.unwrap_or(WorkerId(0)) == self.worker
     }
 

@@ -3,8 +3,8 @@
 use carrack_base::{InstanceId, Proto, Reason, VrfId};
 use carrack_tables::{Arena, ArenaError, Deadlines, Index, KeyedHasher, PageKind, PagePreference, Slab};
 
-use crate::flow::{Direction, Flow, subscriber_key};
-use crate::line::{Mapping, NONE, Permission, Session, Subscriber};
+use crate::flow::{Direction, Flow, Inside, host_hash, session_hash, subscriber_hash};
+use crate::line::{Host, Mapping, NONE, PERMITTED, Permission, Session, Subscriber};
 use crate::policy::Capacity;
 use crate::row::{Endpoint, MemoryRow};
 
@@ -19,8 +19,10 @@ pub(crate) struct Tables {
     pub(crate) mapping_index: Index,
     pub(crate) subscribers: Slab<Subscriber>,
     pub(crate) subscriber_index: Index,
-    /// Only while some instance filters by address.
+    /// Only once some instance filters by address.
     pub(crate) permissions: Option<Permissions>,
+    /// Only once some instance translates from IPv6.
+    pub(crate) hosts: Option<Hosts>,
     /// Index entries of this burst's new lines that packets from outside are found by, see [`Tables::settle`].
     pending: Vec<Pending>,
     /// Entries that found no room after all.
@@ -40,6 +42,13 @@ struct Pending {
     hash: u64,
     id: u32,
     of_mapping: bool,
+}
+
+/// IPv6 addresses that have mappings.
+#[derive(Debug)]
+pub(crate) struct Hosts {
+    pub(crate) lines: Slab<Host>,
+    pub(crate) index: Index,
 }
 
 /// Which mapping has sent to which address.
@@ -81,6 +90,7 @@ impl Tables {
             subscribers: Slab::new(&mut arena, capacity.subscribers as usize)?,
             subscriber_index: Index::new(&mut arena, capacity.subscribers as usize)?,
             permissions: None,
+            hosts: None,
             pending: Vec::with_capacity(PENDING_MAX),
             unentered: 0,
             capacity,
@@ -104,9 +114,82 @@ impl Tables {
         Ok(())
     }
 
+    /// Makes room for IPv6 hosts; done at (re)configuration when an instance translates from IPv6.
+    pub(crate) fn need_hosts(&mut self) -> Result<(), ArenaError> {
+        if self.hosts.is_some() {
+            return Ok(());
+        }
+        let lines = self.capacity.hosts.max(1) as usize;
+        let bytes = Slab::<Host>::bytes_for(lines) + Index::bytes_for(lines);
+        let mut arena = Arena::new("nat-hosts", bytes, self.page_preference)?;
+        self.hosts = Some(Hosts { lines: Slab::new(&mut arena, lines)?, index: Index::new(&mut arena, lines)? });
+        self.arena_bytes += bytes;
+        Ok(())
+    }
+
+    /// The line of an IPv6 address as seen by a NAT64 prefix.
+    pub(crate) fn find_host(&self, address: u128, via: u16, vrf: VrfId) -> Option<u32> {
+        let hosts = self.hosts.as_ref()?;
+        hosts.index.find(host_hash(&self.hasher, address, via, vrf), |id| {
+            hosts.lines.get(id).is_some_and(|h| h.address == address && h.via == via && h.vrf == vrf.0)
+        })
+    }
+
+    /// Adds one, without mappings yet.
+    pub(crate) fn add_host(&mut self, address: u128, via: u16, vrf: VrfId) -> Result<u32, Reason> {
+        let hash = host_hash(&self.hasher, address, via, vrf);
+        let hosts = self.hosts.as_mut().ok_or(Reason::NatNoInstance)?;
+        let line = Host { address, vrf: vrf.0, via, mappings: 0 };
+        let id = hosts.lines.alloc(line).ok_or(Reason::NatHostTableFull)?;
+        if hosts.index.insert(hash, id).is_err() {
+            hosts.lines.free(id);
+            return Err(Reason::NatIndexFull);
+        }
+        Ok(id)
+    }
+
+    pub(crate) fn host(&self, id: u32) -> Option<&Host> {
+        self.hosts.as_ref()?.lines.get(id)
+    }
+
+    /// Removes a host that no mapping names.
+    pub(crate) fn remove_host_if_unused(&mut self, id: u32) {
+        let Some(hosts) = self.hosts.as_mut() else { return };
+        let Some(line) = hosts.lines.get(id).filter(|line| line.mappings == 0).copied() else { return };
+        if hosts.lines.is_live(id) {
+            hosts.index.remove(host_hash(&self.hasher, line.address, line.via, VrfId(line.vrf)), id);
+            hosts.lines.free(id);
+        }
+    }
+
+    /// A mapping's host gets one more, or has one less.
+    fn count_host(&mut self, line: &Mapping, more: bool) {
+        let host = self.hosts.as_mut().filter(|_| line.is_six());
+        if let Some(host) = host.and_then(|hosts| hosts.lines.get_mut(line.inside_ip)) {
+            host.mappings = if more { host.mappings + 1 } else { host.mappings.saturating_sub(1) };
+        }
+        if !more && line.is_six() {
+            self.remove_host_if_unused(line.inside_ip);
+        }
+    }
+
+    /// The inside address of a mapping.
+    pub(crate) fn inside_of(&self, mapping: &Mapping) -> Inside {
+        if !mapping.is_six() {
+            return Inside::V4(mapping.inside_ip);
+        }
+        Inside::V6(self.host(mapping.inside_ip).map_or(0, |host| host.address))
+    }
+
     #[inline(always)]
     pub(crate) fn hash(&self, key: [u64; 2]) -> u64 {
         self.hasher.hash2(key[0], key[1])
+    }
+
+    /// The hash of a packet's session.
+    #[inline(always)]
+    pub(crate) fn session_hash(&self, flow: &Flow, direction: Direction) -> u64 {
+        session_hash(&self.hasher, flow, direction)
     }
 
     /// The session of a packet.
@@ -124,9 +207,21 @@ impl Tables {
         proto: Proto,
         direction: Direction,
     ) -> Option<u32> {
-        let key = crate::flow::mapping_key(local, vrf, proto, direction);
+        self.find_mapping_of(local, vrf, proto, direction, false)
+    }
+
+    /// The same, where `six` says that the inside address is the number of an IPv6 host.
+    pub(crate) fn find_mapping_of(
+        &self,
+        local: Endpoint,
+        vrf: VrfId,
+        proto: Proto,
+        direction: Direction,
+        six: bool,
+    ) -> Option<u32> {
+        let key = crate::flow::mapping_key(local, vrf, proto, direction, six);
         self.mapping_index.find(self.hash(key), |id| {
-            self.mappings.get(id).is_some_and(|line| line.is_at(local, vrf, proto, direction))
+            self.mappings.get(id).is_some_and(|line| line.is_at(local, vrf, proto, direction, six))
         })
     }
 
@@ -141,26 +236,22 @@ impl Tables {
         Ok(())
     }
 
-    pub(crate) fn find_subscriber(&self, inside: u32, vrf: VrfId) -> Option<u32> {
-        self.subscriber_index.find(self.hash(subscriber_key(inside, vrf)), |id| {
-            self.subscribers.get(id).is_some_and(|line| line.inside_ip == inside && line.inside_vrf == vrf.0)
+    pub(crate) fn find_subscriber(&self, who: Inside, vrf: VrfId) -> Option<u32> {
+        self.subscriber_index.find(subscriber_hash(&self.hasher, who, vrf), |id| {
+            self.subscribers.get(id).is_some_and(|line| line.who() == who && line.inside_vrf == vrf.0)
         })
     }
 
     pub(crate) fn add_subscriber(
         &mut self,
-        inside: u32,
+        who: Inside,
         vrf: VrfId,
         instance: InstanceId,
     ) -> Result<u32, Reason> {
-        let line = Subscriber {
-            inside_ip: inside,
-            inside_vrf: vrf.0,
-            instance: instance.0,
-            ..Subscriber::default()
-        };
+        let mut line = Subscriber { inside_vrf: vrf.0, instance: instance.0, ..Subscriber::default() };
+        line.set_who(who);
         let id = self.subscribers.alloc(line).ok_or(Reason::NatSubscriberTableFull)?;
-        let hash = self.hash(subscriber_key(inside, vrf));
+        let hash = subscriber_hash(&self.hasher, who, vrf);
         if self.subscriber_index.insert(hash, id).is_err() {
             self.subscribers.free(id);
             return Err(Reason::NatIndexFull);
@@ -170,7 +261,7 @@ impl Tables {
 
     pub(crate) fn remove_subscriber(&mut self, id: u32) {
         let Some(line) = self.subscribers.get(id) else { return };
-        let hash = self.hash(subscriber_key(line.inside_ip, VrfId(line.inside_vrf)));
+        let hash = subscriber_hash(&self.hasher, line.who(), VrfId(line.inside_vrf));
         self.subscriber_index.remove(hash, id);
         self.subscribers.free(id);
     }
@@ -188,6 +279,7 @@ impl Tables {
             }
         }
         self.defer(Pending { hash: inbound, id, of_mapping: true });
+        self.count_host(&line, true);
         if let Some(subscriber) = self.subscribers.get_mut(line.subscriber)
             && let Some(count) = subscriber.mappings.get_mut(usize::from(line.proto))
         {
@@ -204,6 +296,7 @@ impl Tables {
             self.mapping_index.remove(self.hash(line.key(Direction::Out)), id);
         }
         self.mappings.free(id);
+        self.count_host(&line, false);
         if let Some(subscriber) = self.subscribers.get_mut(line.subscriber)
             && let Some(count) = subscriber.mappings.get_mut(usize::from(line.proto))
         {
@@ -215,7 +308,8 @@ impl Tables {
     /// Adds a session, both directions, armed for `deadline_s`; counts it at its mapping and subscriber.
     pub(crate) fn add_session(&mut self, line: Session, deadline_s: u32) -> Result<u32, Reason> {
         let id = self.sessions.alloc(line).ok_or(Reason::NatSessionTableFull)?;
-        let (outbound, inbound) = (self.hash(line.key(Direction::Out)), self.hash(line.key(Direction::In)));
+        let hash = |direction| line.hash(&self.hasher, direction);
+        let (outbound, inbound) = (hash(Direction::Out), hash(Direction::In));
         self.session_index.prefetch(inbound);
         if self.session_index.insert(outbound, id).is_err() {
             self.sessions.free(id);
@@ -223,10 +317,10 @@ impl Tables {
         }
         self.defer(Pending { hash: inbound, id, of_mapping: false });
         // A full permission table only narrows who else may send: the session itself stands.
-        if let Some(permission) = self.permit(line.mapping, line.remote_ip)
+        if self.permit(line.mapping, line.remote_ip).is_some()
             && let Some(place) = self.sessions.get_mut(id)
         {
-            place.permission = permission;
+            place.flags |= PERMITTED;
         }
         self.deadlines.set(id, deadline_s);
         if let Some(mapping) = self.mappings.get_mut(line.mapping) {
@@ -245,11 +339,13 @@ impl Tables {
             return None;
         }
         let line = *self.sessions.get(id)?;
-        self.session_index.remove(self.hash(line.key(Direction::Out)), id);
-        self.session_index.remove(self.hash(line.key(Direction::In)), id);
+        self.session_index.remove(line.hash(&self.hasher, Direction::Out), id);
+        self.session_index.remove(line.hash(&self.hasher, Direction::In), id);
         self.deadlines.clear(id);
         self.sessions.free(id);
-        self.revoke(line.permission);
+        if line.flags & PERMITTED != 0 {
+            self.revoke(line.mapping, line.remote_ip);
+        }
         if let Some(mapping) = self.mappings.get_mut(line.mapping) {
             mapping.sessions = mapping.sessions.saturating_sub(1);
         }
@@ -283,22 +379,36 @@ impl Tables {
 
     /// Asks for the buckets that the mapping and the subscriber of a packet from inside are found by.
     #[inline]
-    pub(crate) fn prefetch_miss(&self, flow: &Flow) {
-        let inside = flow.local(Direction::Out);
-        let mapping = self.hash(crate::flow::mapping_key(inside, flow.vrf, flow.proto, Direction::Out));
+    pub(crate) fn prefetch_miss(&self, flow: &Flow, who: Inside) {
+        self.subscriber_index.prefetch(subscriber_hash(&self.hasher, who, flow.vrf));
+        if flow.is_six() {
+            if let Some(hosts) = &self.hosts {
+                hosts.index.prefetch(host_hash(&self.hasher, flow.src6, flow.via, flow.vrf));
+            }
+            return;
+        }
+        let (inside, direction) = (flow.local(Direction::Out), Direction::Out);
+        let mapping = self.hash(crate::flow::mapping_key(inside, flow.vrf, flow.proto, direction, false));
         self.mapping_index.prefetch(mapping);
-        self.subscriber_index.prefetch(self.hash(subscriber_key(inside.ip, flow.vrf)));
     }
 
     /// Asks for the lines of the mapping and the subscriber themselves. The likely subscriber, or [`NONE`].
     #[inline]
-    pub(crate) fn prefetch_miss_lines(&self, flow: &Flow) -> u32 {
-        let inside = flow.local(Direction::Out);
-        let mapping = self.hash(crate::flow::mapping_key(inside, flow.vrf, flow.proto, Direction::Out));
+    pub(crate) fn prefetch_miss_lines(&self, flow: &Flow, who: Inside) -> u32 {
+        let mut inside = flow.local(Direction::Out);
+        if flow.is_six() {
+            // The host's number stands in for its address.
+            let host = self.hosts.as_ref().and_then(|hosts| {
+                hosts.index.candidate(host_hash(&self.hasher, flow.src6, flow.via, flow.vrf))
+            });
+            inside.ip = host.unwrap_or(NONE);
+        }
+        let (six, direction) = (flow.is_six(), Direction::Out);
+        let mapping = self.hash(crate::flow::mapping_key(inside, flow.vrf, flow.proto, direction, six));
         if let Some(id) = self.mapping_index.candidate(mapping) {
             self.mappings.prefetch(id);
         }
-        let Some(id) = self.subscriber_index.candidate(self.hash(subscriber_key(inside.ip, flow.vrf))) else {
+        let Some(id) = self.subscriber_index.candidate(subscriber_hash(&self.hasher, who, flow.vrf)) else {
             return NONE;
         };
         if let Some(line) = self.subscribers.get(id) {
@@ -313,8 +423,8 @@ impl Tables {
     pub(crate) fn prefetch_ends(&self, ids: &[u32]) {
         ids.iter().for_each(|id| self.sessions.prefetch(*id));
         for line in ids.iter().filter_map(|id| self.sessions.get(*id)) {
-            self.session_index.prefetch(self.hash(line.key(Direction::Out)));
-            self.session_index.prefetch(self.hash(line.key(Direction::In)));
+            self.session_index.prefetch(line.hash(&self.hasher, Direction::Out));
+            self.session_index.prefetch(line.hash(&self.hasher, Direction::In));
             self.mappings.prefetch(line.mapping);
             self.subscribers.prefetch(line.subscriber);
         }
@@ -346,10 +456,11 @@ impl Tables {
 
     /// Permits the remote address of a session that was made before permissions were kept.
     pub(crate) fn permit_session(&mut self, id: u32) {
-        let Some(line) = self.sessions.get(id).filter(|line| line.permission == NONE) else { return };
-        let permission = self.permit(line.mapping, line.remote_ip).unwrap_or(NONE);
-        if let Some(line) = self.sessions.get_mut(id) {
-            line.permission = permission;
+        let Some(line) = self.sessions.get(id).filter(|line| line.flags & PERMITTED == 0) else { return };
+        if self.permit(line.mapping, line.remote_ip).is_some()
+            && let Some(line) = self.sessions.get_mut(id)
+        {
+            line.flags |= PERMITTED;
         }
     }
 
@@ -368,7 +479,8 @@ impl Tables {
         Some(id)
     }
 
-    fn revoke(&mut self, id: u32) {
+    fn revoke(&mut self, mapping: u32, remote_ip: u32) {
+        let Some(id) = self.find_permission(mapping, remote_ip) else { return };
         let Some(line) = self.permissions.as_mut().and_then(|p| p.lines.get_mut(id)) else { return };
         line.sessions = line.sessions.saturating_sub(1);
         if line.sessions > 0 {
@@ -409,6 +521,9 @@ impl Tables {
         row("subscribers", self.subscribers.capacity(), self.subscribers.len(), self.subscribers.bytes());
         let index = &self.subscriber_index;
         row("subscriber-index", index.capacity(), index.len(), index.bytes());
+        if let Some(Hosts { lines, index }) = &self.hosts {
+            row("hosts", lines.capacity(), lines.len(), lines.bytes() + index.bytes());
+        }
         if let Some(permissions) = &self.permissions {
             let (lines, index) = (&permissions.lines, &permissions.index);
             row("permissions", lines.capacity(), lines.len(), lines.bytes() + index.bytes());
