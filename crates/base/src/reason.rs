@@ -179,6 +179,8 @@ reasons! {
     NatSubscriberDenied, "nat-subscriber-denied", Info, AdminProhibited, "The inside address is in no range that the NAT instance serves.";
     NatHairpinDenied, "nat-hairpin-denied", Info, AdminProhibited, "Hairpinning is switched off in the NAT instance.";
     NatProtocolUnsupported, "nat-protocol-unsupported", Info, Silent, "A protocol without ports needs a one-to-one mapping, and this subscriber has none.";
+    Nat64SourceInvalid, "nat64-source-invalid", Warning, Silent, "The IPv6 source is within a NAT64 prefix itself: it would go round for ever (RFC 6146 §3.5).";
+    Nat64DestinationInvalid, "nat64-destination-invalid", Info, NetUnreachable, "The IPv4 address in the destination is none of a host, or not global behind the well-known prefix (RFC 6052 §3.1).";
     // NAT: resources
     NatPoolExhausted, "nat-pool-exhausted", Error, NatExhausted, "No address of the pool has a port (or block) left.";
     NatPoolChanging, "nat-pool-changing", Warning, Silent, "A reload changes how the pool's ports are shared out, and has not reached all workers yet.";
@@ -191,6 +193,7 @@ reasons! {
     NatSessionTableFull, "nat-session-table-full", Error, NatExhausted, "The session table is full.";
     NatMappingTableFull, "nat-mapping-table-full", Error, NatExhausted, "The mapping table is full.";
     NatSubscriberTableFull, "nat-subscriber-table-full", Error, NatExhausted, "The subscriber table is full.";
+    NatHostTableFull, "nat-host-table-full", Error, NatExhausted, "The table of IPv6 hosts is full.";
     NatIndexFull, "nat-index-full", Error, NatExhausted, "The lookup index found no slot within its bounded search.";
     NatSynTableFull, "nat-syn-table-full", Warning, Silent, "Too many unsolicited TCP SYNs from outside are held at once.";
     // Fragments

@@ -182,6 +182,7 @@ fn instance(subscribers: u32, workers: u8) -> Instance {
         exhausted_icmp: ExhaustedIcmp::HostUnreachable,
         pool_threshold_percent: 0,
         statics: Vec::new(),
+        nat64: None,
     }
 }
 
@@ -229,6 +230,7 @@ pub fn sizes(sessions: u32) -> WorkerSizes {
             sessions: sessions.max(64),
             mappings: (subscribers * PORTS).max(64),
             subscribers: subscribers.max(64),
+            hosts: 64,
             ..Capacity::default()
         },
         ..WorkerSizes::default()

@@ -126,6 +126,7 @@ fn sizes(config: &Config) -> WorkerSizes {
             sessions: share(memory.sessions),
             mappings: share(memory.mappings),
             subscribers: share(memory.subscribers),
+            hosts: share(memory.subscribers),
             fragments: share(memory.fragments),
             held_fragments: share(memory.held_fragments),
             held_syns: share(memory.held_syns),

@@ -3,6 +3,7 @@
 
 use carrack_base::{IfIndex, InstanceId, PoolId, Prefix4, Proto, VrfId};
 use carrack_config::{Compiled, Config, PortFacts, compile};
+use carrack_nat::Inside;
 use carrack_nat::policy::{Assignment, Limits, StaticRule};
 use carrack_pipeline::snapshot::{NextHop, Side, Vlan};
 use carrack_wire::MacAddr;
@@ -105,7 +106,7 @@ fn nat_instances_become_policy() {
         outside: ip("203.0.113.2"),
         outside_port: 27_000,
         count: 16,
-        inside: ip("10.0.0.9"),
+        inside: Inside::V4(ip("10.0.0.9")),
         inside_port: 27_000,
     };
     assert_eq!(one.statics[2], forward);
@@ -158,9 +159,9 @@ fn deterministic_ports_left_out_are_the_most_that_fit() {
     let two = &compiled.snapshot.nat.instances[1];
     assert_eq!(two.assignment, Assignment::Deterministic { ports_per_subscriber: 2_016 });
     let function = carrack_nat::Deterministic::of(two).unwrap();
-    let last = function.share(ip("10.0.0.255")).expect("the last subscriber has ports");
+    let last = function.share(Inside::V4(ip("10.0.0.255"))).expect("the last subscriber has ports");
     assert_eq!((last.outside, last.last), (ip("203.0.113.135"), 65_535));
-    assert_eq!(function.inverse(last.outside, last.first), Some(ip("10.0.0.255")));
+    assert_eq!(function.inverse(last.outside, last.first), Some(Inside::V4(ip("10.0.0.255"))));
 }
 
 #[test]

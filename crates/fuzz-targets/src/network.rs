@@ -121,6 +121,7 @@ fn instance(generation: u64) -> Instance {
         timeouts: Timeouts::default(),
         exhausted_icmp: Default::default(),
         pool_threshold_percent: 80,
+        nat64: None,
         statics: vec![
             StaticRule::OneToOne { inside: one(ip([10, 0, 0, 9])), outside: one(ip([192, 0, 2, 9])) },
             StaticRule::Forward {
@@ -128,7 +129,7 @@ fn instance(generation: u64) -> Instance {
                 outside: POOL,
                 outside_port: 2_000 + generation as u16 % 2,
                 count: 2,
-                inside: ip([10, 0, 0, 5]),
+                inside: carrack_nat::Inside::V4(ip([10, 0, 0, 5])),
                 inside_port: 80,
             },
         ],
@@ -158,6 +159,7 @@ const SIZES: WorkerSizes = WorkerSizes {
         sessions: 128,
         mappings: 128,
         subscribers: 16,
+        hosts: 64,
         fragments: 8,
         held_fragments: 16,
         held_syns: 4,

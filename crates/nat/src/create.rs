@@ -6,9 +6,9 @@ use carrack_wire::tcp::flag;
 
 use crate::directory::{Outside, is_exempt, one_to_one_of};
 use crate::engine::{Nat, Verdict, idle_timeout_s};
-use crate::flow::{Direction, Flow, Kind};
+use crate::flow::{Direction, Flow, Inside, Kind};
 use crate::line::{
-    HAIRPIN, INBOUND, INDEPENDENT, Mapping, NO_ADDRESS, NONE, ONE_TO_ONE, REFRESH_IN, Session,
+    HAIRPIN, INBOUND, INDEPENDENT, Mapping, NO_ADDRESS, NONE, ONE_TO_ONE, REFRESH_IN, SIX, Session,
 };
 use crate::policy::{Filtering, Instance, Mapping as MappingBehaviour};
 use crate::pool::Wish;
@@ -41,12 +41,17 @@ impl Nat {
         routed_outside: impl FnOnce(VrfId, u32) -> bool,
     ) -> Result<u32, Verdict> {
         let drop = |reason| Err(Verdict::Drop(reason));
-        let Some(id) = self.directory.instance_of_inside(flow.vrf, flow.src) else {
+        let known = if flow.is_six() {
+            self.directory.instance_of_prefix(flow.via)
+        } else {
+            self.directory.instance_of_inside(flow.vrf, flow.src)
+        };
+        let Some(id) = known else {
             let crosses = self.directory.has_inside(flow.vrf) && routed_outside(flow.vrf, flow.dst);
             return if crosses { drop(Reason::NatSubscriberDenied) } else { Err(Verdict::Untouched) };
         };
         let Some(instance) = self.instance(id) else { return Err(Verdict::Untouched) };
-        if is_exempt(instance, flow.dst) {
+        if is_exempt(instance, flow.dst) && !flow.is_six() {
             return Err(Verdict::Untouched);
         }
         let hairpin = self.directory.outside(instance.outside_vrf, flow.dst).is_some();
@@ -58,7 +63,7 @@ impl Nat {
         }
         may_open(instance, flow).map_err(Verdict::Drop)?;
         self.open_out(flow, id.index(), hairpin, now).map_err(|reason| {
-            self.note_refusal(id.index(), v4(flow.src), reason);
+            self.note_refusal(id.index(), flow.inside().into(), reason);
             Verdict::Drop(reason)
         })
     }
@@ -68,19 +73,23 @@ impl Nat {
         let policy = self.policy.clone();
         // Invariant: `instance_at` came from the directory, built from the same policy.
         let instance = policy.instances.get(instance_at).ok_or(Reason::NatNoInstance)?;
-        let inside = flow.local(Direction::Out);
+        let (inside, six) = (self.inside_endpoint(flow), flow.is_six());
         let behaviour = instance.mapping.get(flow.proto.index()).copied().unwrap_or_default();
         // RFC 4787 REQ-1, RFC 5382 REQ-1, RFC 5508 REQ-1, REQ-1a: one mapping for all destinations. A forward rule or
         // one-to-one mapping serves its inside endpoint whatever the behaviour.
-        let shared = self.tables.find_mapping(inside, flow.vrf, flow.proto, Direction::Out);
+        let shared = inside.and_then(|inside| {
+            self.tables.find_mapping_of(inside, flow.vrf, flow.proto, Direction::Out, six)
+        });
         // A full table refuses before anything is taken (and reported) that would be given back at once.
         // RFC 6888 REQ-11a: the packet is dropped, whatever is short. RFC 6888 REQ-11d: nothing is evicted for it.
         // RFC 4787 REQ-11: a shortage refuses; it changes no behaviour.
         self.tables.has_room(shared.is_none())?;
-        let subscriber = self.subscriber_for(instance, inside.ip)?;
+        let subscriber = self.subscriber_for(instance, flow.inside())?;
         let made = match shared {
             Some(mapping) => Ok((mapping, false)),
-            None => self.new_mapping(instance, subscriber, inside, flow, behaviour, now).map(|id| (id, true)),
+            None => {
+                self.new_mapping_of(instance, subscriber, inside, flow, behaviour, now).map(|id| (id, true))
+            }
         };
         let opened = made.and_then(|(mapping, fresh)| {
             let opened = self.open(instance, subscriber, mapping, flow, Direction::Out, hairpin, now);
@@ -95,7 +104,43 @@ impl Nat {
         opened
     }
 
-    fn subscriber_for(&mut self, instance: &Instance, inside: u32) -> Result<u32, Reason> {
+    /// The inside endpoint as mappings know it: an IPv6 host by its number, when it has one.
+    fn inside_endpoint(&self, flow: &Flow) -> Option<Endpoint> {
+        let inside = flow.local(Direction::Out);
+        if !flow.is_six() {
+            return Some(inside);
+        }
+        let host = self.tables.find_host(flow.src6, flow.via, flow.vrf)?;
+        Some(Endpoint { ip: host, ..inside })
+    }
+
+    /// Makes a mapping, and the line of an IPv6 host that has none yet.
+    fn new_mapping_of(
+        &mut self,
+        instance: &Instance,
+        subscriber: u32,
+        inside: Option<Endpoint>,
+        flow: &Flow,
+        behaviour: MappingBehaviour,
+        now: Now,
+    ) -> Result<u32, Reason> {
+        let inside = match inside {
+            Some(inside) => inside,
+            None => Endpoint {
+                ip: self.tables.add_host(flow.src6, flow.via, instance.inside_vrf)?,
+                port: flow.sport,
+            },
+        };
+        let made = self.new_mapping(instance, subscriber, inside, flow, behaviour, now);
+        if made.is_err() && flow.is_six() {
+            self.tables.remove_host_if_unused(inside.ip);
+        }
+        made
+    }
+
+    /// The line of the subscriber that an inside host belongs to, made if there is none.
+    pub(crate) fn subscriber_for(&mut self, instance: &Instance, host: Inside) -> Result<u32, Reason> {
+        let inside = self.directory.subscriber_of(instance.id, host);
         if let Some(id) = self.tables.find_subscriber(inside, instance.inside_vrf) {
             // Known by another instance's forward rule so far: whose ports it takes, it belongs to.
             if let Some(line) = self.tables.subscribers.get_mut(id)
@@ -123,7 +168,7 @@ impl Nat {
         behaviour: MappingBehaviour,
         now: Now,
     ) -> Result<u32, Reason> {
-        if let Some(outside_ip) = one_to_one_of(instance, inside.ip) {
+        if let Some(outside_ip) = one_to_one_of(instance, inside.ip).filter(|_| !flow.is_six()) {
             let outside = Endpoint { ip: outside_ip, port: inside.port };
             return self.add_one_to_one(instance, subscriber_id, inside, outside, flow.proto);
         }
@@ -161,7 +206,8 @@ impl Nat {
             subscriber: subscriber_id,
             sessions: 0,
             proto: flow.proto as u8,
-            flags: if behaviour == MappingBehaviour::EndpointIndependent { INDEPENDENT } else { 0 },
+            flags: if behaviour == MappingBehaviour::EndpointIndependent { INDEPENDENT } else { 0 }
+                | if flow.is_six() { SIX } else { 0 },
         };
         tables.add_mapping(line).inspect_err(|_| {
             state.ports.release(got.address, got.port, flow.proto, now.s(), false);
@@ -198,7 +244,8 @@ impl Nat {
             return None;
         }
         let neighbour = Endpoint { ip: inside.ip, port: inside.port - 1 };
-        let id = self.tables.find_mapping(neighbour, instance.inside_vrf, flow.proto, Direction::Out)?;
+        let (vrf, direction) = (instance.inside_vrf, Direction::Out);
+        let id = self.tables.find_mapping_of(neighbour, vrf, flow.proto, direction, flow.is_six())?;
         let mapping = self.tables.mappings.get(id).filter(|mapping| !mapping.is_static())?;
         Some((mapping.address, mapping.outside_port.checked_add(1)?))
     }
@@ -237,14 +284,16 @@ impl Nat {
             seen_s: now.s(),
             mapping: mapping_id,
             subscriber,
-            created_s: now.s(),
             instance: mapping.instance,
             tcp: if flow.proto == Proto::Tcp { first_state(flow.bits, direction) as u8 } else { 0 },
             ip_proto: flow.ip_proto,
-            permission: NONE,
             ..Session::default()
         };
-        (line.l3_delta, line.l4_delta) = deltas(&line);
+        if mapping.is_six() {
+            self.set_six(&mut line, &mapping)?;
+        } else {
+            (line.l3_delta, line.l4_delta) = deltas(&line);
+        }
         let deadline = now.s().saturating_add(idle_timeout_s(instance, &line));
         let id = self.tables.add_session(line, deadline)?;
         if flow.proto == Proto::Tcp
@@ -299,8 +348,8 @@ impl Nat {
         // The far end may be an outside endpoint of this NAT too: its answers come back through it.
         let hairpin = self.directory.outside(instance.outside_vrf, flow.src).is_some();
         self.open_in(instance, subscriber, mapping, flow, hairpin, now).map_err(|reason| {
-            let inside = self.tables.mappings.get(mapping).map_or(0, |m| m.inside_ip);
-            self.note_refusal(instance.id.index(), v4(inside), reason);
+            let inside = self.tables.mappings.get(mapping).map_or(v4(0), |m| self.tables.inside_of(m).into());
+            self.note_refusal(instance.id.index(), inside, reason);
             self.drop_mapping_if_unused(mapping, now.s());
             Verdict::Drop(reason)
         })
@@ -311,8 +360,11 @@ impl Nat {
     fn has_other_session(&self, mapping: u32, flow: &Flow) -> bool {
         let Some(mapping) = self.tables.mappings.get(mapping) else { return false };
         let remote = flow.remote(Direction::In);
+        let host = self.tables.host(mapping.inside_ip).filter(|_| mapping.is_six());
         let out = Flow {
-            src: mapping.inside_ip,
+            src: if mapping.is_six() { 0 } else { mapping.inside_ip },
+            src6: host.map_or(0, |host| host.address),
+            via: host.map_or(0, |host| host.via),
             sport: mapping.inside_port,
             dst: remote.ip,
             dport: remote.port,
@@ -320,7 +372,7 @@ impl Nat {
             proto: flow.proto,
             ..Flow::default()
         };
-        let hash = self.tables.hash(out.session_key(Direction::Out));
+        let hash = self.tables.session_hash(&out, Direction::Out);
         self.tables.find_session(hash, &out, Direction::Out).is_some()
     }
 
@@ -335,8 +387,8 @@ impl Nat {
     ) -> Result<u32, Reason> {
         // A forward rule's mapping has no subscriber line until somebody uses it.
         let subscriber = if subscriber == NONE {
-            let inside = self.tables.mappings.get(mapping).map_or(0, |m| m.inside_ip);
-            self.subscriber_for(instance, inside)?
+            let host = self.tables.mappings.get(mapping).map(|m| self.tables.inside_of(m));
+            self.subscriber_for(instance, host.ok_or(Reason::NatNoMapping)?)?
         } else {
             subscriber
         };
@@ -362,7 +414,7 @@ impl Nat {
         }
         self.tables.has_room(true)?;
         let inside = Endpoint { ip: outside.ip.wrapping_add(inside_minus_outside), port: outside.port };
-        let subscriber = self.subscriber_for(instance, inside.ip)?;
+        let subscriber = self.subscriber_for(instance, Inside::V4(inside.ip))?;
         let made = self.add_one_to_one(instance, subscriber, inside, outside, flow.proto);
         if made.is_err() {
             self.release_subscriber_if_unused(subscriber, now.s());

@@ -38,7 +38,9 @@ impl Served {
     /// Which of them it is.
     fn number_of(self, inside: Inside) -> Option<u64> {
         match (self, inside) {
-            (Self::V4(prefix), Inside::V4(ip)) => prefix.contains(ip).then(|| u64::from(ip - prefix.address())),
+            (Self::V4(prefix), Inside::V4(ip)) => {
+                prefix.contains(ip).then(|| u64::from(ip - prefix.address()))
+            }
             (Self::V6(prefix, len), Inside::V6(ip)) => {
                 let number = (ip - prefix.address().min(ip)) >> (128 - u32::from(len));
                 // Beyond what any pool has ports for all numbers are the same.

@@ -74,7 +74,8 @@ struct ForwardPorts {
     proto: u8,
     first: u16,
     last: u16,
-    inside: u32,
+    /// The subscriber, not the host.
+    inside: Inside,
     inside_vrf: u16,
 }
 
@@ -101,6 +102,8 @@ pub struct Directory {
     inside_vrf: Vec<VrfId>,
     /// NAT64 prefixes of all instances, the longest first.
     prefixes: Vec<PrefixEntry>,
+    /// The same by number.
+    by_via: Vec<Option<NatPrefix>>,
     /// By instance.
     nat64: Vec<Option<Nat64>>,
     hasher: KeyedHasher,
@@ -149,6 +152,7 @@ impl Directory {
             deterministic: policy.instances.iter().map(Deterministic::of).collect(),
             inside_vrf: policy.instances.iter().map(|i| i.inside_vrf).collect(),
             prefixes: Vec::new(),
+            by_via: Vec::new(),
             nat64: policy.instances.iter().map(|i| i.nat64.clone()).collect(),
             hasher: KeyedHasher::new(group.seed()),
             workers: group.workers(),
@@ -162,6 +166,13 @@ impl Directory {
         this.forwards.sort_by_key(|f| (f.vrf, f.outside, f.proto, f.first));
         this.led_to = led_to(policy);
         this.prefixes = prefixes_of(policy);
+        let numbers = this.prefixes.iter().map(|entry| usize::from(entry.via) + 1).max().unwrap_or(0);
+        this.by_via = vec![None; numbers];
+        for entry in &this.prefixes {
+            if let Some(place) = this.by_via.get_mut(usize::from(entry.via)) {
+                *place = Some(entry.prefix);
+            }
+        }
         this
     }
 
@@ -203,7 +214,7 @@ impl Directory {
                         proto: proto as u8,
                         first: outside_port,
                         last: outside_port.saturating_add(count.saturating_sub(1)),
-                        inside,
+                        inside: this_subscriber(instance, inside),
                         inside_vrf: instance.inside_vrf.0,
                     });
                 }
@@ -273,6 +284,19 @@ impl Directory {
         self.prefixes.iter().any(|entry| entry.vrf == vrf && entry.prefix.prefix().contains(address))
     }
 
+    /// The prefix of that number.
+    #[inline]
+    #[must_use]
+    pub fn prefix_of(&self, via: u16) -> Option<NatPrefix> {
+        *self.by_via.get(usize::from(via))?
+    }
+
+    /// The instance that has the prefix of that number.
+    #[must_use]
+    pub fn instance_of_prefix(&self, via: u16) -> Option<InstanceId> {
+        self.prefixes.iter().find(|entry| entry.via == via).map(|entry| entry.instance)
+    }
+
     fn nat64_of(&self, instance: InstanceId) -> Option<&Nat64> {
         self.nat64.get(instance.index())?.as_ref()
     }
@@ -340,7 +364,7 @@ impl Directory {
     pub fn owner_of_outside(&self, vrf: VrfId, ip: u32, proto: u8, port: u16) -> Option<WorkerId> {
         let what = self.outside(vrf, ip)?;
         if let Some(forward) = self.forward_of(vrf, ip, proto, port) {
-            return Some(self.owner_of_inside(VrfId(forward.inside_vrf), forward.inside));
+            return Some(self.owner_of(VrfId(forward.inside_vrf), forward.inside));
         }
         let instance = what.instance();
         let inside_vrf = self.inside_vrf.get(instance.index()).copied().unwrap_or_default();
@@ -374,6 +398,14 @@ impl Directory {
     }
 }
 
+/// The subscriber that an inside host of an instance belongs to.
+fn this_subscriber(instance: &Instance, host: Inside) -> Inside {
+    match (host, &instance.nat64) {
+        (Inside::V6(ip), Some(nat64)) => nat64.subscriber_of(ip),
+        _ => host,
+    }
+}
+
 fn prefixes_of(policy: &NatPolicy) -> Vec<PrefixEntry> {
     let mut all: Vec<PrefixEntry> = Vec::new();
     for instance in &policy.instances {
@@ -394,11 +426,14 @@ fn led_to(policy: &NatPolicy) -> Vec<Entry<()>> {
     let mut all: Vec<Entry<()>> = Vec::new();
     for instance in &policy.instances {
         let vrf = instance.inside_vrf.0;
-        all.extend(instance.statics.iter().map(|rule| match *rule {
+        all.extend(instance.statics.iter().filter_map(|rule| match *rule {
             StaticRule::OneToOne { inside, .. } => {
-                Entry { vrf, first: inside.first, last: inside.last, what: () }
+                Some(Entry { vrf, first: inside.first, last: inside.last, what: () })
             }
-            StaticRule::Forward { inside, .. } => Entry { vrf, first: inside, last: inside, what: () },
+            StaticRule::Forward { inside: Inside::V4(ip), .. } => {
+                Some(Entry { vrf, first: ip, last: ip, what: () })
+            }
+            StaticRule::Forward { inside: Inside::V6(_), .. } => None,
         }));
     }
     all.sort_by_key(|e| (e.vrf, e.first));

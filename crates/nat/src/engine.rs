@@ -10,7 +10,7 @@ use carrack_tables::{ArenaError, KeyedHasher, PagePreference, SweepPacer};
 use carrack_wire::tcp::flag;
 
 use crate::directory::Directory;
-use crate::flow::{Direction, Flow, Kind};
+use crate::flow::{Direction, Flow, Inside, Kind};
 use crate::line::{HAIRPIN, NONE, REFRESH_IN, Session};
 use crate::ownership::WorkerGroup;
 use crate::policy::{Capacity, Instance, NatPolicy};
@@ -22,6 +22,7 @@ use crate::row::{NatEvent, TcpState, v4};
 use crate::syn::SynTable;
 use crate::tables::Tables;
 use crate::tcp::next_state;
+use crate::way::Way;
 
 /// Events kept until the control plane takes them; more are counted as lost.
 const EVENTS_MAX: usize = 4_096;
@@ -43,6 +44,19 @@ pub enum Verdict {
     /// Rewritten; goes on to be routed.
     Translated {
         /// Its session's line.
+        line: u32,
+        /// Did this packet make the session?
+        created: bool,
+        /// Routing instance it continues in.
+        vrf: VrfId,
+        /// Its destination is an outside endpoint of this NAT: it comes in again.
+        hairpin: bool,
+    },
+    /// Of a session between IPv6 and IPv4: the frame is as it was, a translator of headers takes it on by
+    /// [`Nat::way`] of this line.
+    Crosses {
+        /// Its session's line; [`NONE`] for an ICMP error of which only the mapping is known. An error's way is
+        /// [`Nat::way_of_error`].
         line: u32,
         /// Did this packet make the session?
         created: bool,
@@ -127,6 +141,8 @@ pub struct Nat {
     pub(crate) due: Vec<u32>,
     /// Packets of this burst that will probably need a session.
     expected: Vec<Expected>,
+    /// Of the last ICMP error between IPv6 and IPv4.
+    pub(crate) error_way: Way,
     /// Did a forward rule find the mapping table full?
     pub(crate) forwards_missing: bool,
     /// What sessions have still to learn of the policy in force.
@@ -166,6 +182,7 @@ impl Nat {
             absorbed: 0,
             due: vec![0; ENDS_MAX],
             expected: Vec::with_capacity(carrack_base::BURST_PACKETS_MAX),
+            error_way: Way::default(),
             forwards_missing: false,
             renewal: Renewal::NOTHING,
         };
@@ -195,7 +212,7 @@ impl Nat {
     #[inline]
     #[must_use]
     pub fn hash(&self, flow: &Flow, direction: Direction) -> u64 {
-        self.tables.hash(flow.session_key(direction))
+        self.tables.session_hash(flow, direction)
     }
 
     /// First fetch: the index bucket.
@@ -217,7 +234,8 @@ impl Nat {
     #[inline]
     pub fn expect_miss(&mut self, flow: &Flow) {
         if self.expected.len() < self.expected.capacity() {
-            self.tables.prefetch_miss(flow);
+            let who = self.subscriber_of(flow);
+            self.tables.prefetch_miss(flow, who);
             self.expected.push(Expected { flow: *flow, subscriber: NONE });
         }
     }
@@ -225,9 +243,10 @@ impl Nat {
     /// Fetches what the sessions of all expected packets will need, one step of each at a time: mappings, subscribers,
     /// the addresses of their blocks, the blocks' ports.
     pub fn prepare(&mut self) {
-        let Self { expected, tables, states, .. } = self;
+        let Self { expected, tables, states, directory, .. } = self;
         for miss in expected.iter_mut() {
-            miss.subscriber = tables.prefetch_miss_lines(&miss.flow);
+            let who = subscriber_of(directory, &miss.flow);
+            miss.subscriber = tables.prefetch_miss_lines(&miss.flow, who);
         }
         let homes = |miss: &Expected| {
             let line = tables.subscribers.get(miss.subscriber)?;
@@ -340,6 +359,9 @@ impl Nat {
             (None, Verdict::Translated { line, vrf, hairpin, .. }) => {
                 Verdict::Translated { line, created: true, vrf, hairpin }
             }
+            (None, Verdict::Crosses { line, vrf, hairpin, .. }) => {
+                Verdict::Crosses { line, created: true, vrf, hairpin }
+            }
             _ => {
                 if is_tcp_event(session, flow) {
                     self.tcp_transition(id, flow.bits, direction, now.s());
@@ -391,9 +413,19 @@ impl Nat {
         std::mem::take(&mut self.absorbed)
     }
 
+    /// The subscriber a packet from inside belongs to.
+    fn subscriber_of(&self, flow: &Flow) -> Inside {
+        subscriber_of(&self.directory, flow)
+    }
+
     pub(crate) fn instance(&self, id: InstanceId) -> Option<&Instance> {
         self.policy.instances.get(id.index())
     }
+}
+
+fn subscriber_of(directory: &Directory, flow: &Flow) -> Inside {
+    let instance = if flow.is_six() { directory.instance_of_prefix(flow.via) } else { None };
+    instance.map_or(flow.inside(), |instance| directory.subscriber_of(instance, flow.inside()))
 }
 
 /// May this packet change the session's TCP state?
@@ -420,7 +452,10 @@ fn hit(
     if refreshes && !is_tcp_event(session, flow) {
         session.seen_s = now.s();
     }
-    translate(session, flow, direction, frame);
+    let crosses = session.is_six();
+    if !crosses {
+        translate(session, flow, direction, frame);
+    }
     let vrf = match direction {
         Direction::Out => {
             session.packets_out = session.packets_out.wrapping_add(1);
@@ -432,6 +467,9 @@ fn hit(
         }
     };
     let hairpin = direction == Direction::Out && session.flags & HAIRPIN != 0;
+    if crosses {
+        return Verdict::Crosses { line, created: false, vrf: VrfId(vrf), hairpin };
+    }
     Verdict::Translated { line, created: false, vrf: VrfId(vrf), hairpin }
 }
 

@@ -3,7 +3,9 @@
 
 use carrack_base::{Proto, Reason, VrfId};
 use carrack_wire::icmpv4::Icmpv4View;
+use carrack_wire::icmpv6::Icmpv6View;
 use carrack_wire::ipv4::Ipv4View;
+use carrack_wire::ipv6::Ipv6View;
 
 use crate::directory::{is_exempt, one_to_one_of};
 use crate::engine::{Nat, Verdict};
@@ -24,21 +26,30 @@ impl Nat {
     ) -> Verdict {
         let ours = match direction {
             Direction::In => self.directory.outside(flow.vrf, flow.dst).is_some(),
-            Direction::Out => self.directory.has_inside(flow.vrf),
+            Direction::Out => flow.is_six() || self.directory.has_inside(flow.vrf),
         };
         if !ours {
             return Verdict::Untouched;
         }
-        let (inner, embedded) = match inner_flow(flow, direction, frame) {
+        let inner = if flow.is_six() {
+            self.inner_flow_six(flow, frame).map(|inner| (inner, Embedded { quoted_len: 0 }))
+        } else {
+            inner_flow(flow, direction, frame)
+        };
+        let (inner, embedded) = match inner {
             Ok(found) => found,
             Err(reason) => return Verdict::Drop(reason),
         };
         let hash = self.hash(&inner, direction);
         let Some((session, line)) = self.session_of_error(hash, &inner, direction) else {
-            let untranslated =
-                direction == Direction::Out && self.is_untranslated(flow, &inner, routed_outside);
+            let untranslated = direction == Direction::Out
+                && !flow.is_six()
+                && self.is_untranslated(flow, &inner, routed_outside);
             return if untranslated { Verdict::Untouched } else { Verdict::Drop(Reason::NatIcmpNoSession) };
         };
+        if session.is_six() {
+            return self.error_crosses(&session, line, flow, direction);
+        }
         let sender = match direction {
             Direction::Out => self.address_of_sender(&session, flow.src),
             Direction::In => session.inside_ip,
@@ -52,6 +63,64 @@ impl Nat {
         let hairpin = direction == Direction::Out
             && (session.flags & HAIRPIN != 0 || self.directory.outside(vrf, flow.dst).is_some());
         Verdict::Translated { line, created: false, vrf, hairpin }
+    }
+
+    /// An error of a session between IPv6 and IPv4: the translator of headers does the rest, by the way kept here, for
+    /// the session may be gone.
+    fn error_crosses(&mut self, session: &Session, line: u32, flow: &Flow, direction: Direction) -> Verdict {
+        self.error_way = self.way_of(session);
+        let vrf = VrfId(match direction {
+            Direction::Out => session.outside_vrf,
+            Direction::In => session.inside_vrf,
+        });
+        let hairpin = direction == Direction::Out
+            && (session.flags & HAIRPIN != 0 || self.directory.outside(vrf, flow.dst).is_some());
+        Verdict::Crosses { line, created: false, vrf, hairpin }
+    }
+
+    /// The packet in an ICMPv6 error from inside as the flow whose session is looked for.
+    fn inner_flow_six(&self, flow: &Flow, frame: &[u8]) -> Result<Flow, Reason> {
+        let outer = frame
+            .get(usize::from(flow.l3)..usize::from(flow.l4))
+            .and_then(|_| frame.get(usize::from(flow.l3)..))
+            .and_then(|bytes| Ipv6View::parse(bytes).ok())
+            .ok_or(Reason::IcmpMalformed)?;
+        let at = usize::from(flow.l4 - flow.l3);
+        let message = outer.packet().get(at..).ok_or(Reason::IcmpMalformed)?;
+        let icmp = Icmpv6View::parse(message).map_err(|_| Reason::IcmpMalformed)?;
+        // RFC 6146 §3.5: the checksum of the message must hold.
+        if !icmp.checksum_ok(flow.src6, flow.dst6) {
+            return Err(Reason::IcmpBadChecksum);
+        }
+        let embedded = icmp.embedded().map_err(|_| Reason::IcmpEmbeddedInvalid)?;
+        let chain = embedded.extensions().map_err(|_| Reason::IcmpEmbeddedInvalid)?;
+        let l4 = embedded.packet().get(usize::from(chain.offset)..).unwrap_or(&[]);
+        let word = |at: usize| l4.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]));
+        let (proto, sport, dport) = match chain.protocol {
+            6 => (Proto::Tcp, word(0), word(2)),
+            17 => (Proto::Udp, word(0), word(2)),
+            58 => (Proto::Icmp, Some(0), word(4)),
+            _ => return Err(Reason::IcmpEmbeddedInvalid),
+        };
+        let (Some(sport), Some(dport)) = (sport, dport) else { return Err(Reason::IcmpEmbeddedInvalid) };
+        if chain.is_later_fragment() {
+            return Err(Reason::IcmpEmbeddedInvalid);
+        }
+        let (host, remote) = (embedded.dst(), embedded.src());
+        let found = self.directory.embedded(flow.vrf, host, remote).ok_or(Reason::NatIcmpNoSession)?;
+        Ok(Flow {
+            src6: host,
+            dst6: remote,
+            dst: found.address,
+            via: found.via,
+            sport: dport,
+            dport: sport,
+            proto,
+            ip_proto: if proto == Proto::Icmp { 1 } else { chain.protocol },
+            vrf: flow.vrf,
+            family: flow.family,
+            ..Flow::default()
+        })
     }
 
     /// May an error from inside about a packet of no session travel as it is (RFC 6888 REQ-6)? Only where any packet
@@ -85,9 +154,20 @@ impl Nat {
         if let Some(id) = self.tables.find_session(hash, inner, direction) {
             return self.tables.sessions.get(id).map(|session| (*session, id));
         }
-        let id = self.tables.find_mapping(inner.local(direction), inner.vrf, inner.proto, direction)?;
+        let mut local = inner.local(direction);
+        if inner.is_six() {
+            local.ip = self.tables.find_host(inner.src6, inner.via, inner.vrf)?;
+        }
+        let six = inner.is_six();
+        let id = self.tables.find_mapping_of(local, inner.vrf, inner.proto, direction, six)?;
         let mapping = self.tables.mappings.get(id)?;
-        Some((stand_in(mapping, inner), crate::line::NONE))
+        let mut session = stand_in(mapping, inner);
+        session.remote_ip = inner.remote(direction).ip;
+        session.remote_port = inner.remote(direction).port;
+        if mapping.is_six() {
+            self.set_six(&mut session, mapping).ok()?;
+        }
+        Some((session, crate::line::NONE))
     }
 }
 

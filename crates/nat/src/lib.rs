@@ -34,6 +34,7 @@ mod slices;
 mod syn;
 mod tables;
 mod tcp;
+mod way;
 
 pub use carrack_tables::Likely;
 pub use crossing::{Crossing, Crossings, common_state};
@@ -46,3 +47,4 @@ pub use manage::Cursor;
 pub use ownership::WorkerGroup;
 pub use rng::Rng;
 pub use syn::{KEPT_BYTES, OverdueSyn};
+pub use way::Way;

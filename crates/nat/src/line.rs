@@ -189,7 +189,14 @@ impl Session {
         let (local, vrf) = match direction {
             Direction::Out if self.is_six() => {
                 let (source, vrf) = ((self.inside6(), self.via()), VrfId(self.inside_vrf));
-                return hash_from_six(hasher, source, self.remote_ip, self.ports(direction), vrf, self.proto());
+                return hash_from_six(
+                    hasher,
+                    source,
+                    self.remote_ip,
+                    self.ports(direction),
+                    vrf,
+                    self.proto(),
+                );
             }
             Direction::Out => (self.inside4(), self.inside_vrf),
             Direction::In => (self.outside(), self.outside_vrf),

@@ -3,10 +3,11 @@
 use carrack_base::{InstanceId, Now, WorkerId};
 
 use crate::engine::{Nat, idle_timeout_s};
-use crate::flow::{Direction, session_key};
+use crate::flow::{Direction, Flow, Inside};
 use crate::line::{INBOUND, Session};
 use crate::row::{
-    BLOCKS_MAX, BlockRow, Filter, MappingRow, MemoryRow, PoolRow, SessionKey, SessionRow, SubscriberRow,
+    BLOCKS_MAX, BlockRow, Endpoint, Filter, HostEndpoint, MappingRow, MemoryRow, PoolRow, SessionKey,
+    SessionRow, SubscriberRow,
 };
 
 /// A place in a walk over a table.
@@ -27,9 +28,10 @@ impl Nat {
             ip_proto: session.ip_proto,
             tcp: session.tcp(),
             inbound: session.flags & INBOUND != 0,
-            inside: session.inside().into(),
+            inside: HostEndpoint { ip: session.inside().into(), port: session.inside_port },
             outside: session.outside(),
             remote: session.remote(),
+            remote6: session.is_six().then(|| self.way_of(session).remote6.into()),
             idle_s,
             expires_s: timeout.saturating_sub(idle_s),
             packets_out: session.packets_out,
@@ -78,7 +80,7 @@ impl Nat {
             let row = MappingRow {
                 instance: InstanceId(mapping.instance),
                 proto: mapping.proto(),
-                inside: mapping.inside().into(),
+                inside: HostEndpoint { ip: self.tables.inside_of(mapping).into(), port: mapping.inside_port },
                 outside: mapping.outside(),
                 sessions: mapping.sessions,
                 is_static: mapping.is_static(),
@@ -190,16 +192,19 @@ impl Nat {
     pub fn delete(&mut self, key: &SessionKey, now: Now) -> bool {
         let Some(instance) = self.instance(key.instance) else { return false };
         let vrf = instance.inside_vrf;
-        let Some(inside) = key.inside.v4() else { return false };
-        let hash = self.tables.hash(session_key(inside, key.remote, vrf, key.proto, Direction::Out));
-        let found = self.tables.session_index.find(hash, |id| {
-            self.tables.sessions.get(id).is_some_and(|s| {
-                s.inside() == inside
-                    && s.remote() == key.remote
-                    && s.proto() == key.proto
-                    && s.inside_vrf == vrf.0
-            })
-        });
+        let Endpoint { ip: dst, port: dport } = key.remote;
+        let flow = Flow { dst, dport, sport: key.inside.port, vrf, proto: key.proto, ..Flow::default() };
+        let find = |flow: Flow| {
+            let hash = self.tables.session_hash(&flow, Direction::Out);
+            self.tables.find_session(hash, &flow, Direction::Out)
+        };
+        let found = match key.inside.ip.into() {
+            Inside::V4(src) => find(Flow { src, ..flow }),
+            Inside::V6(src6) => {
+                let prefixes = instance.nat64.iter().flat_map(|nat64| &nat64.prefixes);
+                prefixes.into_iter().find_map(|entry| find(Flow { src6, via: entry.via, ..flow }))
+            }
+        };
         found.is_some_and(|id| self.end_session(id, now.s()))
     }
 

@@ -19,6 +19,12 @@ impl NatPrefix {
         }
     }
 
+    /// Is it 64:ff9b::/96 (RFC 6052 §2.1)?
+    #[must_use]
+    pub const fn is_well_known(&self) -> bool {
+        self.prefix.address() == 0x0064_ff9b << 96 && self.prefix.len() == 96
+    }
+
     /// The prefix itself.
     #[must_use]
     pub const fn prefix(&self) -> Prefix6 {
@@ -58,4 +64,27 @@ impl NatPrefix {
         let low = (v6 >> 24) as u32;
         Some((((high << 32) | low as u64) >> before) as u32)
     }
+}
+
+/// Ranges that are not global, by first and last address (RFC 6890 §2.2.2).
+const NOT_GLOBAL: [(u32, u32); 14] = [
+    (0x0000_0000, 0x00ff_ffff),
+    (0x0a00_0000, 0x0aff_ffff),
+    (0x6440_0000, 0x647f_ffff),
+    (0x7f00_0000, 0x7fff_ffff),
+    (0xa9fe_0000, 0xa9fe_ffff),
+    (0xac10_0000, 0xac1f_ffff),
+    (0xc000_0000, 0xc000_00ff),
+    (0xc000_0200, 0xc000_02ff),
+    (0xc0a8_0000, 0xc0a8_ffff),
+    (0xc612_0000, 0xc613_ffff),
+    (0xc633_6400, 0xc633_64ff),
+    (0xcb00_7100, 0xcb00_71ff),
+    (0xe000_0000, 0xefff_ffff),
+    (0xf000_0000, 0xffff_ffff),
+];
+
+/// Is it an address of the Internet?
+pub(crate) fn is_global(v4: u32) -> bool {
+    !NOT_GLOBAL.iter().any(|(first, last)| (*first..=*last).contains(&v4))
 }

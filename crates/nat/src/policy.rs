@@ -5,6 +5,7 @@
 
 use carrack_base::{InstanceId, PoolId, Prefix4, Proto, Range4, VrfId};
 
+use crate::flow::Inside;
 use crate::nat64::Nat64;
 
 /// All NAT configuration of one snapshot.
@@ -173,8 +174,8 @@ pub enum StaticRule {
         outside_port: u16,
         /// Number of ports, at least 1.
         count: u16,
-        /// Inside address, host byte order.
-        inside: u32,
+        /// Inside host. An IPv6 one sees its peers by the first prefix of the instance.
+        inside: Inside,
         /// First inside port.
         inside_port: u16,
     },

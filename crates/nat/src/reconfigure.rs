@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use carrack_base::{Now, Proto, VrfId, WorkerId};
+use carrack_base::{InstanceId, Now, Proto, Reason, VrfId, WorkerId};
 use carrack_tables::{ArenaError, Slab};
 
 use crate::directory::{Directory, is_exempt, one_to_one_of};
 use crate::engine::{InstanceState, Nat};
-use crate::flow::Direction;
-use crate::line::{FORWARD, INDEPENDENT, Mapping, NO_ADDRESS, NONE, Session};
+use crate::flow::{Direction, Inside};
+use crate::line::{FORWARD, INDEPENDENT, Mapping, NO_ADDRESS, NONE, SIX, Session};
+use crate::nat64::Nat64;
 use crate::policy::{Assignment, Filtering, Instance, NatPolicy, Pooling, StaticRule};
 use crate::pool::held_ports_max;
-use crate::row::v4;
 
 /// What becomes of one old instance.
 struct Change {
@@ -46,6 +46,9 @@ impl Nat {
         }
         if policy.instances.iter().any(|i| i.filtering.contains(&Filtering::AddressDependent)) {
             self.tables.need_permissions()?;
+        }
+        if policy.instances.iter().any(|i| i.nat64.is_some()) {
+            self.tables.need_hosts()?;
         }
         // Timers, limits and the like look at no session here: a table of millions must not keep packets waiting.
         let mut ended = 0;
@@ -87,7 +90,11 @@ impl Nat {
                 };
                 let endpoint_kept = match (state, self.states.get(at)) {
                     (None, _) => true,
-                    (Some(new), Some(old)) => new.ports.could_have_given(&session, &old.ports),
+                    (Some(new), Some(old)) => {
+                        let subscriber =
+                            self.directory.subscriber_of(InstanceId(session.instance), session.inside());
+                        new.ports.could_have_given(&session, subscriber, &old.ports)
+                    }
                     (Some(_), None) => false,
                 };
                 covers(instance, &session, endpoint_kept, before)
@@ -115,8 +122,7 @@ impl Nat {
             let at = subscriber.instance().index();
             let (Some(change), Some(before)) = (changes.get(at), old.instances.get(at)) else { continue };
             let served = change.to.and_then(|to| policy.instances.get(to)).is_some_and(|instance| {
-                instance.inside_vrf.0 == subscriber.inside_vrf
-                    && instance.subscribers.iter().any(|prefix| prefix.contains(subscriber.inside_ip))
+                instance.inside_vrf.0 == subscriber.inside_vrf && serves(instance, before, subscriber.who())
             });
             let new = change.to.and_then(|to| fresh.get(to)).and_then(Option::as_ref).filter(|_| served);
             if served && new.is_none() {
@@ -152,7 +158,11 @@ impl Nat {
         while let Some((id, mapping)) = next_live(&self.tables.mappings, cursor) {
             cursor = id + 1;
             let to = changes.get(usize::from(mapping.instance)).and_then(|change| change.to);
-            let kept = to.and_then(|to| policy.instances.get(to)).is_some_and(|i| is_forward_of(i, &mapping));
+            let inside = self.tables.inside_of(&mapping);
+            let via = self.tables.host(mapping.inside_ip).filter(|_| mapping.is_six()).map(|host| host.via);
+            let kept = to
+                .and_then(|to| policy.instances.get(to))
+                .is_some_and(|i| is_forward_of(i, &mapping, inside) && via == via_of(i, inside));
             if mapping.flags & FORWARD != 0 && !kept && mapping.sessions == 0 {
                 self.tables.remove_mapping(id);
             }
@@ -282,12 +292,25 @@ impl Nat {
         owner.unwrap_or(WorkerId(0)) == self.worker
     }
 
-    fn add_forward(&mut self, instance: &Instance, proto: Proto, outside: (u32, u16), inside: (u32, u16)) {
-        if self.directory.owner_of_inside(instance.inside_vrf, inside.0) != self.worker {
+    fn add_forward(&mut self, instance: &Instance, proto: Proto, outside: (u32, u16), inside: (Inside, u16)) {
+        let subscriber = self.directory.subscriber_of(instance.id, inside.0);
+        if self.directory.owner_of(instance.inside_vrf, subscriber) != self.worker {
             return;
         }
+        let number = match inside.0 {
+            Inside::V4(ip) => Ok(ip),
+            Inside::V6(ip) => self.host_for_forward(instance, ip),
+        };
+        let inside_ip = match number {
+            Ok(number) => number,
+            Err(reason) => {
+                self.forwards_missing = true;
+                self.note_refusal(instance.id.index(), inside.0.into(), reason);
+                return;
+            }
+        };
         let line = Mapping {
-            inside_ip: inside.0,
+            inside_ip,
             outside_ip: outside.0,
             inside_port: inside.1,
             outside_port: outside.1,
@@ -298,7 +321,7 @@ impl Nat {
             subscriber: NONE,
             sessions: 0,
             proto: proto as u8,
-            flags: INDEPENDENT | FORWARD,
+            flags: INDEPENDENT | FORWARD | if matches!(inside.0, Inside::V6(_)) { SIX } else { 0 },
         };
         let (local, vrf) = (line.outside(), VrfId(line.outside_vrf));
         self.tables.settle();
@@ -306,7 +329,19 @@ impl Nat {
             && let Err(reason) = self.tables.add_mapping(line)
         {
             self.forwards_missing = true;
-            self.note_refusal(instance.id.index(), v4(line.inside_ip), reason);
+            self.note_refusal(instance.id.index(), inside.0.into(), reason);
+        }
+        if line.is_six() {
+            self.tables.remove_host_if_unused(line.inside_ip);
+        }
+    }
+
+    /// The line of the IPv6 host that a forward rule leads to.
+    fn host_for_forward(&mut self, instance: &Instance, ip: u128) -> Result<u32, Reason> {
+        let via = via_of(instance, Inside::V6(ip)).ok_or(Reason::NatNoInstance)?;
+        match self.tables.find_host(ip, via, instance.inside_vrf) {
+            Some(id) => Ok(id),
+            None => self.tables.add_host(ip, via, instance.inside_vrf),
         }
     }
 
@@ -362,6 +397,7 @@ fn reach_changed(before: &Instance, after: &Instance) -> bool {
         || before.subscribers != after.subscribers
         || before.exempt != after.exempt
         || before.statics != after.statics
+        || before.nat64 != after.nat64
 }
 
 /// Do the two give out the same ports, so that the port tables can stay?
@@ -374,7 +410,7 @@ fn same_ports(before: &Instance, after: &Instance) -> bool {
             a.id == b.id && a.ranges == b.ranges && (a.port_first, a.port_last) == (b.port_first, b.port_last)
         })
         && (!matches!(after.assignment, Assignment::Deterministic { .. })
-            || before.subscribers == after.subscribers)
+            || (before.subscribers == after.subscribers && before.nat64 == after.nat64))
 }
 
 /// Would the new instance let this session be as it is?
@@ -389,7 +425,14 @@ fn covers(instance: &Instance, session: &Session, endpoint_kept: bool, before: &
     if is_forward_session(before, session) {
         return is_forward_session(instance, session);
     }
-    instance.subscribers.iter().any(|prefix| prefix.contains(session.inside_ip))
+    let has_prefix = |instance: &Instance| instance.nat64.as_ref().and_then(|n| n.prefix_of(session.via()));
+    if session.is_six() {
+        return serves(instance, before, session.inside())
+            && has_prefix(instance) == has_prefix(before)
+            && !is_taken_by_forward(instance, session)
+            && endpoint_kept;
+    }
+    serves(instance, before, session.inside())
         && !is_taken_by_forward(instance, session)
         && match one_to_one_of(instance, session.inside_ip) {
             Some(outside) => outside == session.outside_ip,
@@ -404,13 +447,34 @@ fn is_taken_by_forward(instance: &Instance, session: &Session) -> bool {
         StaticRule::Forward { proto, outside, outside_port, count, inside, inside_port } => {
             proto == session.proto()
                 && ((outside == session.outside_ip && within(session.outside_port, outside_port, count))
-                    || (inside == session.inside_ip && within(session.inside_port, inside_port, count)))
+                    || (inside == session.inside() && within(session.inside_port, inside_port, count)))
         }
         StaticRule::OneToOne { .. } => false,
     })
 }
 
-fn is_forward(instance: &Instance, proto: Proto, outside: (u32, u16), inside: (u32, u16)) -> bool {
+/// Does the instance still serve this inside address, as part of the same subscriber?
+fn serves(instance: &Instance, before: &Instance, inside: Inside) -> bool {
+    match inside {
+        Inside::V4(ip) => instance.subscribers.iter().any(|prefix| prefix.contains(ip)),
+        Inside::V6(ip) => {
+            let same = |nat64: &&Nat64| {
+                before.nat64.as_ref().is_some_and(|old| old.subscriber_len == nat64.subscriber_len)
+            };
+            instance.nat64.as_ref().filter(same).is_some_and(|nat64| nat64.serves(ip))
+        }
+    }
+}
+
+/// The prefix that an inside host of a forward rule sees its peers by.
+fn via_of(instance: &Instance, inside: Inside) -> Option<u16> {
+    match inside {
+        Inside::V4(_) => None,
+        Inside::V6(_) => instance.nat64.as_ref()?.prefixes.first().map(|entry| entry.via),
+    }
+}
+
+fn is_forward(instance: &Instance, proto: Proto, outside: (u32, u16), inside: (Inside, u16)) -> bool {
     instance.statics.iter().any(|rule| match *rule {
         StaticRule::Forward { proto: p, outside: o, outside_port, count, inside: i, inside_port } => {
             p == proto
@@ -425,14 +489,14 @@ fn is_forward(instance: &Instance, proto: Proto, outside: (u32, u16), inside: (u
     })
 }
 
-fn is_forward_of(instance: &Instance, mapping: &Mapping) -> bool {
+fn is_forward_of(instance: &Instance, mapping: &Mapping, inside: Inside) -> bool {
     instance.inside_vrf.0 == mapping.inside_vrf
         && instance.outside_vrf.0 == mapping.outside_vrf
         && is_forward(
             instance,
             mapping.proto(),
             (mapping.outside_ip, mapping.outside_port),
-            (mapping.inside_ip, mapping.inside_port),
+            (inside, mapping.inside_port),
         )
 }
 
@@ -441,6 +505,6 @@ fn is_forward_session(instance: &Instance, session: &Session) -> bool {
         instance,
         session.proto(),
         (session.outside_ip, session.outside_port),
-        (session.inside_ip, session.inside_port),
+        (session.inside(), session.inside_port),
     )
 }

@@ -1,6 +1,6 @@
 //! What management sees of the engine: rows copied out of the tables, filters over them, and events.
 
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use carrack_base::{InstanceId, PoolId, Prefix, Prefix4, Proto, Reason};
 
@@ -130,6 +130,8 @@ pub struct SessionRow {
     pub outside: Endpoint,
     /// Remote endpoint.
     pub remote: Endpoint,
+    /// The IPv6 address that stands for the remote, of a session with an IPv6 inside.
+    pub remote6: Option<Ipv6Addr>,
     /// Seconds since the last packet that refreshed it.
     pub idle_s: u32,
     /// Seconds until it expires if nothing comes.

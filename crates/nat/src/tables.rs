@@ -122,7 +122,8 @@ impl Tables {
         let lines = self.capacity.hosts.max(1) as usize;
         let bytes = Slab::<Host>::bytes_for(lines) + Index::bytes_for(lines);
         let mut arena = Arena::new("nat-hosts", bytes, self.page_preference)?;
-        self.hosts = Some(Hosts { lines: Slab::new(&mut arena, lines)?, index: Index::new(&mut arena, lines)? });
+        self.hosts =
+            Some(Hosts { lines: Slab::new(&mut arena, lines)?, index: Index::new(&mut arena, lines)? });
         self.arena_bytes += bytes;
         Ok(())
     }

@@ -227,7 +227,7 @@ fn block_of_forwards_is_given_back() {
             outside: addr("192.0.2.1"),
             outside_port: 1_024,
             count: 8,
-            inside: addr("10.0.9.9"),
+            inside: carrack_nat::Inside::V4(addr("10.0.9.9")),
             inside_port: 1,
         }];
     }));

@@ -3,6 +3,7 @@
 mod common;
 
 use carrack_base::{InstanceId, PoolId, Proto, Reason, VrfId};
+use carrack_nat::Inside;
 use carrack_nat::policy::{Assignment, Filtering, Instance, Pooling, StaticRule};
 use common::*;
 
@@ -228,7 +229,7 @@ fn forwards_come_and_go() {
             outside: taken.ip,
             outside_port: taken.port,
             count: 1,
-            inside: addr("10.0.0.200"),
+            inside: Inside::V4(addr("10.0.0.200")),
             inside_port: 53,
         };
         let with = Instance { statics: vec![rule], ..plain.clone() };

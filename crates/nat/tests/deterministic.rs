@@ -3,9 +3,9 @@
 mod common;
 
 use carrack_base::Reason;
-use carrack_nat::Deterministic;
 use carrack_nat::policy::{Assignment, Instance};
 use carrack_nat::row::NatEvent;
+use carrack_nat::{Deterministic, Inside};
 use common::*;
 
 fn deterministic(ports: u16) -> Instance {
@@ -24,10 +24,10 @@ fn inverse_is_exact_over_the_whole_range() {
     let mut owners = std::collections::HashMap::new();
     for prefix in &it.subscribers {
         for inside in prefix.address()..=prefix.last() {
-            let share = function.share(inside).unwrap();
+            let share = function.share(Inside::V4(inside)).unwrap();
             assert!(share.first >= 1_024 && share.last - share.first == 999);
             for port in share.first..=share.last {
-                assert_eq!(function.inverse(share.outside, port), Some(inside));
+                assert_eq!(function.inverse(share.outside, port), Some(Inside::V4(inside)));
                 assert_eq!(owners.insert((share.outside, port), inside), None);
             }
         }
@@ -40,7 +40,7 @@ fn inverse_is_exact_over_the_whole_range() {
         }
     }
     assert_eq!(function.inverse(addr("192.0.2.8"), 2_000), None);
-    assert_eq!(function.share(addr("10.0.1.0")), None);
+    assert_eq!(function.share(Inside::V4(addr("10.0.1.0"))), None);
 }
 
 /// RFC 7422: the engine keeps to the function, without any log line a subscriber.
@@ -54,7 +54,7 @@ fn every_port_is_the_subscribers_own() {
             for port in 1..20 {
                 let inside = format!("10.0.0.{host}:{port}");
                 let outside = w.udp_out(&inside, "198.51.100.1:1").unwrap();
-                assert_eq!(function.inverse(outside.ip, outside.port), Some(e(&inside).ip));
+                assert_eq!(function.inverse(outside.ip, outside.port), Some(Inside::V4(e(&inside).ip)));
                 assert_eq!(w.udp_in("198.51.100.1:1", outside), Ok(e(&inside)));
             }
         }

@@ -3,6 +3,7 @@
 mod common;
 
 use carrack_base::{Proto, Reason};
+use carrack_nat::Inside;
 use carrack_nat::policy::StaticRule;
 use common::*;
 
@@ -103,7 +104,7 @@ fn forwarded_range_keeps_its_order() {
             outside: addr("192.0.2.1"),
             outside_port: 20_000,
             count: 100,
-            inside: addr("10.0.0.9"),
+            inside: Inside::V4(addr("10.0.0.9")),
             inside_port: 6_000,
         }];
     }));

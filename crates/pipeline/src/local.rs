@@ -205,6 +205,7 @@ impl Worker {
                     }
                     direction = Direction::In;
                 }
+                Verdict::Crosses { .. } => return Err(Reason::NatIcmpNoSession),
                 Verdict::Untouched => return Ok(Way::Here),
                 Verdict::Drop(reason) => return Err(reason),
                 Verdict::Held => return Err(Reason::NatIcmpNoSession),

@@ -212,6 +212,7 @@ impl Worker {
                     self.taps.step(Stage::Nat, meta.ingress, TraceOutcome::Exempt, meta, frame.bytes(), now);
                 }
             }
+            Verdict::Crosses { .. } => meta.fate = Fate::Dropped(Reason::NatNoInstance),
             Verdict::Drop(reason) => meta.fate = Fate::Dropped(reason),
             Verdict::Held => {
                 if meta.traced != 0 {

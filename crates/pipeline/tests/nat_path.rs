@@ -306,7 +306,7 @@ fn a_forward_rule_is_reachable_from_outside_and_from_inside() {
                 outside: ip(POOL),
                 outside_port: 8_080,
                 count: 1,
-                inside: ip("10.0.0.5"),
+                inside: carrack_nat::Inside::V4(ip("10.0.0.5")),
                 inside_port: 80,
             }];
         });

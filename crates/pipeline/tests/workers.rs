@@ -214,7 +214,7 @@ fn a_forwarded_host_that_is_no_subscriber_answers_by_any_worker() {
         outside: ip("203.0.113.200"),
         outside_port: 53,
         count: 1,
-        inside: ip("10.0.0.5"),
+        inside: carrack_nat::Inside::V4(ip("10.0.0.5")),
         inside_port: 5_353,
     };
     let change = |snapshot: &mut Snapshot| {

@@ -271,14 +271,14 @@ impl Backend for Daemon {
         let answer = |i: &carrack_nat::policy::Instance| {
             let function = carrack_nat::Deterministic::of(i)?;
             let inside = match (query.inside, query.outside, query.outside_port) {
-                (Some(IpAddr::V4(inside)), ..) => inside.into(),
+                (Some(inside), ..) => inside.into(),
                 (None, Some(outside), Some(port)) => function.inverse(outside.into(), port)?,
                 _ => return None,
             };
             let share = function.share(inside)?;
             Some(Deterministic {
                 instance: i.name.clone(),
-                inside: Ipv4Addr::from(inside).into(),
+                inside: inside.into(),
                 outside: Ipv4Addr::from(share.outside),
                 port_first: share.first,
                 port_last: share.last,

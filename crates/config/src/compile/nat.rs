@@ -1,6 +1,7 @@
 //! NAT instances.
 
 use carrack_base::{InstanceId, Prefix4, VrfId};
+use carrack_nat::Inside;
 use carrack_nat::policy::{Assignment, Instance, Limits, Pool, StaticRule, Timeouts};
 
 use super::Build;
@@ -53,6 +54,7 @@ impl Build<'_> {
             exhausted_icmp: nat.exhausted_icmp,
             pool_threshold_percent: nat.pool_threshold_percent,
             statics: statics(nat),
+            nat64: None,
         }
     }
 
@@ -99,7 +101,7 @@ fn statics(nat: &NatConfig) -> Vec<StaticRule> {
         outside: rule.outside.address,
         outside_port: rule.outside.port,
         count: rule.count.value,
-        inside: rule.inside.address,
+        inside: Inside::V4(rule.inside.address),
         inside_port: rule.inside.port,
     });
     one_to_one.chain(forwards).collect()
@@ -131,5 +133,6 @@ fn retired(id: InstanceId, name: &str) -> Instance {
         exhausted_icmp: Default::default(),
         pool_threshold_percent: 0,
         statics: Vec::new(),
+        nat64: None,
     }
 }

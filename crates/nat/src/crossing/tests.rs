@@ -104,8 +104,8 @@ proptest! {
             ..Session::default()
         }];
         let direction = if out { Direction::Out } else { Direction::In };
-        let key = line[0].key(direction);
-        let (mut addresses, mut ports, mut vrf) = (key[0], (key[1] >> 32) as u32, (key[1] >> 16) as u16);
+        let (mut addresses, mut ports, mut vrf) =
+            (line[0].addresses(direction), line[0].ports(direction), line[0].vrf(direction));
         let state = common_state(proto, 0).unwrap();
         match damage {
             1 => addresses ^= 1 << (session[30] % 64),

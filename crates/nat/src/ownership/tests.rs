@@ -37,6 +37,7 @@ fn instance(addresses: u32, port_last: u16, size: u16) -> Instance {
         exhausted_icmp: Default::default(),
         pool_threshold_percent: 0,
         statics: vec![],
+        nat64: None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Judges of what the engine did: checksums by two readers, and invariants over all rows.
 
 use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 
 use carrack_base::Proto;
 use carrack_nat::policy::Assignment;
@@ -120,7 +121,9 @@ pub fn invariants(world: &mut World) {
         let mapping = mapping.unwrap_or_else(|| panic!("a session without mapping: {row:?}"));
         assert_eq!(mapping.inside, row.inside);
         *on_mapping.entry((vrf_of(row.instance), row.proto, row.outside)).or_insert(0) += 1;
-        *by_subscriber.entry((row.instance, row.inside.ip)).or_default() += 1;
+        *by_subscriber
+            .entry((row.instance, subscriber_of(world, row.instance, row.inside.ip)))
+            .or_default() += 1;
         assert!(keys.insert((vrf, row.proto, row.inside, row.remote)), "two sessions of one flow: {row:?}");
     }
     for (key, row) in &outside {
@@ -129,8 +132,9 @@ pub fn invariants(world: &mut World) {
     for row in &subscribers {
         let count = by_subscriber.remove(&(row.instance, row.inside)).unwrap_or(0);
         assert_eq!(row.sessions, count, "{row:?}");
-        let is_mine =
-            |m: &&carrack_nat::row::MappingRow| (m.instance, m.inside.ip) == (row.instance, row.inside);
+        let is_mine = |m: &&carrack_nat::row::MappingRow| {
+            (m.instance, subscriber_of(world, m.instance, m.inside.ip)) == (row.instance, row.inside)
+        };
         let policy = &world.policy.instances[row.instance.index()];
         let counted = |m: &&carrack_nat::row::MappingRow| !m.is_static || !is_forward(policy, m);
         let mine = mappings.iter().filter(is_mine).filter(counted);
@@ -138,6 +142,11 @@ pub fn invariants(world: &mut World) {
     }
     assert!(by_subscriber.is_empty(), "sessions without subscriber: {by_subscriber:?}");
     ports_in_use(world, &mappings);
+}
+
+/// The subscriber that a host belongs to.
+fn subscriber_of(world: &World, instance: carrack_base::InstanceId, ip: IpAddr) -> IpAddr {
+    world.nats[0].directory().subscriber_of(instance, ip.into()).into()
 }
 
 fn is_forward(policy: &carrack_nat::policy::Instance, row: &carrack_nat::row::MappingRow) -> bool {
@@ -188,7 +197,8 @@ fn blocks(
     let used: u32 = pools.iter().map(|r| r.blocks_used).sum();
     assert!(used as usize >= owner.len());
     for mapping in mappings.iter().filter(|m| m.instance == policy.id && !m.is_static) {
-        let of = subscribers.iter().find(|s| s.instance == policy.id && s.inside == mapping.inside.ip);
+        let inside = subscriber_of(world, policy.id, mapping.inside.ip);
+        let of = subscribers.iter().find(|s| s.instance == policy.id && s.inside == inside);
         let of = of.unwrap_or_else(|| panic!("a mapping without subscriber: {mapping:?}"));
         let inside = of.blocks[..usize::from(of.block_count)]
             .iter()

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use carrack_base::{InstanceId, Now, PoolId, Prefix4, Proto, Range4, Reason, VrfId, WorkerId};
 use carrack_nat::policy::{Assignment, Capacity, Instance, NatPolicy, Pool, StaticRule, Timeouts};
 use carrack_nat::row::{Endpoint, Filter, MappingRow, NatEvent, PoolRow, SessionRow, SubscriberRow};
-use carrack_nat::{Cursor, Direction, Flow, Kind, NO_LINE, Nat, OverdueSyn, Verdict, WorkerGroup};
+use carrack_nat::{Cursor, Direction, Flow, Inside, Kind, NO_LINE, Nat, OverdueSyn, Verdict, WorkerGroup};
 use carrack_tables::PagePreference;
 use carrack_wire::tcp::flag;
 
@@ -55,7 +55,7 @@ pub fn forward(proto: Proto, outside: &str, inside: &str) -> StaticRule {
         outside: outside.ip,
         outside_port: outside.port,
         count: 1,
-        inside: inside.ip,
+        inside: Inside::V4(inside.ip),
         inside_port: inside.port,
     }
 }
@@ -90,6 +90,7 @@ pub fn instance() -> Instance {
         exhausted_icmp: Default::default(),
         pool_threshold_percent: 0,
         statics: vec![],
+        nat64: None,
     }
 }
 
@@ -140,6 +141,7 @@ pub const SMALL: Capacity = Capacity {
     sessions: 4_096,
     mappings: 4_096,
     subscribers: 1_024,
+    hosts: 1_024,
     fragments: 16,
     held_fragments: 16,
     held_syns: 16,
@@ -201,7 +203,7 @@ impl World {
                     Verdict::Untouched => Outcome::Untouched,
                     Verdict::Held => Outcome::Held,
                     Verdict::Drop(reason) => Outcome::Drop(reason),
-                    Verdict::Translated { .. } => unreachable!(),
+                    Verdict::Translated { .. } | Verdict::Crosses { .. } => unreachable!(),
                 }
             }
         }

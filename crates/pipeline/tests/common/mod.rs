@@ -50,6 +50,7 @@ pub const SIZES: WorkerSizes = WorkerSizes {
         sessions: 2_048,
         mappings: 2_048,
         subscribers: 256,
+        hosts: 64,
         fragments: 64,
         held_fragments: 128,
         held_syns: 16,

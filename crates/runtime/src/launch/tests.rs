@@ -165,6 +165,7 @@ fn session(port: u16) -> SessionRow {
         inside: endpoint(1).into(),
         outside: endpoint(2),
         remote: endpoint(3),
+        remote6: None,
         idle_s: 0,
         expires_s: 0,
         packets_out: 0,

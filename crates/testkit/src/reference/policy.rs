@@ -1,6 +1,7 @@
 //! What a policy says, read in the most obvious way.
 
 use carrack_base::{Prefix4, Proto};
+use carrack_nat::Inside;
 use carrack_nat::policy::{Assignment, Instance, StaticRule};
 use carrack_nat::row::Endpoint;
 use carrack_wire::tcp::flag;
@@ -58,7 +59,15 @@ pub(super) fn one_to_one_back(policy: &Instance, ip: u32) -> Option<u32> {
 pub(super) fn forwards(policy: &Instance) -> Vec<(Proto, Endpoint, Endpoint)> {
     let mut all = vec![];
     for rule in &policy.statics {
-        let StaticRule::Forward { proto, outside, outside_port, count, inside, inside_port } = *rule else {
+        let StaticRule::Forward {
+            proto,
+            outside,
+            outside_port,
+            count,
+            inside: Inside::V4(inside),
+            inside_port,
+        } = *rule
+        else {
             continue;
         };
         for step in 0..count {

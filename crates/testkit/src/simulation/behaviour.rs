@@ -39,7 +39,7 @@ fn statics(side: usize, which: usize) -> Vec<StaticRule> {
         outside: pool_of(side) + outside,
         outside_port,
         count: 2,
-        inside,
+        inside: carrack_nat::Inside::V4(inside),
         inside_port,
     };
     let own = StaticRule::OneToOne {
@@ -93,6 +93,7 @@ pub(super) fn draw(random: &mut Random, side: usize, two: bool, static_rules: bo
         exhausted_icmp: Default::default(),
         pool_threshold_percent: 80,
         statics: vec![],
+        nat64: None,
     };
     policy.assignment = draw_assignment(random);
     policy.pooling = [Pooling::Paired, Pooling::Paired, Pooling::Arbitrary][random.below(3)];

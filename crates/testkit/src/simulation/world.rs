@@ -120,6 +120,7 @@ impl World {
             // A forward rule may find a full table: then nobody knows when there is room again.
             mappings: if static_rules { 2_048 } else { 48 },
             subscribers: [8, 64][random.below(2)],
+            hosts: 64,
             fragments: 64,
             held_fragments: 64,
             held_syns: 16,

@@ -1,0 +1,116 @@
+//! How a packet of a session goes from one IP version to the other (RFC 6146 §3.6, RFC 6052): what a translator of
+//! headers has to be told.
+
+use carrack_base::{Family, Proto, Reason};
+use carrack_wire::checksum::{Delta, Sum};
+use carrack_wire::{icmpv4, icmpv6};
+
+use crate::directory::Embedded;
+use crate::engine::Nat;
+use crate::flow::Flow;
+use crate::line::{Mapping, Session};
+use crate::nat64::NatPrefix;
+use crate::row::Endpoint;
+
+/// The ends of a session on both sides. A packet going out has (`inside6`, `remote6`) before and (`outside`, `remote`)
+/// after; one coming in the other way round, source and destination exchanged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Way {
+    /// The IPv6 host, host byte order.
+    pub inside6: u128,
+    /// The IPv6 address that stands for the remote, host byte order.
+    pub remote6: u128,
+    /// The host's port or ICMP identifier.
+    pub inside_port: u16,
+    /// What the host has outside.
+    pub outside: Endpoint,
+    /// The IPv4 remote.
+    pub remote: Endpoint,
+    /// Change of a TCP or UDP checksum going out; [`Delta::negated`] coming in.
+    pub l4_delta: Delta,
+}
+
+impl Nat {
+    /// Finds out whether an IPv6 packet from inside goes to a NAT64 prefix; fills the flow's IPv4 destination and prefix
+    /// number if so. False: it is no business of the NAT.
+    ///
+    /// # Errors
+    /// What may not be translated: a source within a prefix (RFC 6146 §3.5), a destination that stands for no IPv4 host
+    /// (RFC 6052 §3.1), a source that no instance serves, an ICMPv6 message that has no counterpart.
+    pub fn admit(&self, flow: &mut Flow) -> Result<bool, Reason> {
+        if flow.family != Family::V6 || !self.directory.has_nat64() {
+            return Ok(false);
+        }
+        let Some(found) = self.directory.embedded(flow.vrf, flow.src6, flow.dst6) else { return Ok(false) };
+        if self.directory.is_embedded(flow.vrf, flow.src6) {
+            return Err(Reason::Nat64SourceInvalid);
+        }
+        check_embedded(&found)?;
+        if !found.served {
+            return Err(Reason::NatSubscriberDenied);
+        }
+        (flow.dst, flow.via) = (found.address, found.via);
+        if flow.proto == Proto::Icmp && flow.ip_proto != 1 {
+            flow.ip_proto = 1;
+            flow.bits = match flow.bits {
+                icmpv6::kind::ECHO_REQUEST => icmpv4::kind::ECHO_REQUEST,
+                icmpv6::kind::ECHO_REPLY => icmpv4::kind::ECHO_REPLY,
+                other => other,
+            };
+        }
+        Ok(true)
+    }
+
+    /// The way of a session by its line.
+    #[must_use]
+    pub fn way(&self, line: u32) -> Option<Way> {
+        self.tables.sessions.get(line).map(|session| self.way_of(session))
+    }
+
+    /// The way of the packet that the last ICMP error was about.
+    #[must_use]
+    pub const fn way_of_error(&self) -> Way {
+        self.error_way
+    }
+
+    pub(crate) fn way_of(&self, session: &Session) -> Way {
+        let prefix = self.directory.prefix_of(session.via());
+        Way {
+            inside6: session.inside6(),
+            remote6: prefix.map_or(0, |prefix| prefix.embed(session.remote_ip)),
+            inside_port: session.inside_port,
+            outside: session.outside(),
+            remote: session.remote(),
+            l4_delta: Delta::from_bits(session.l4_delta),
+        }
+    }
+
+    /// Completes the line of a session whose mapping is an IPv6 host's.
+    pub(crate) fn set_six(&self, line: &mut Session, mapping: &Mapping) -> Result<(), Reason> {
+        let host = *self.tables.host(mapping.inside_ip).ok_or(Reason::NatNoMapping)?;
+        let prefix = self.directory.prefix_of(host.via).ok_or(Reason::NatNoMapping)?;
+        line.flags |= crate::line::SIX;
+        line.set_inside6(host.address);
+        line.l3_delta = host.via;
+        line.l4_delta = transport_delta(line, prefix).to_bits();
+        Ok(())
+    }
+}
+
+/// The change of a checksum that covers addresses and ports, going out.
+fn transport_delta(line: &Session, prefix: NatPrefix) -> Delta {
+    let old = Sum::default().with_u128(line.inside6()).with_u128(prefix.embed(line.remote_ip));
+    let new = Sum::default().with_u32(line.outside_ip).with_u32(line.remote_ip);
+    Delta::of_sums(old.with_u16(line.inside_port), new.with_u16(line.outside_port))
+}
+
+/// RFC 6052 §3.1: the well-known prefix never stands for addresses that are not global; and no prefix for those that
+/// no packet in transit has.
+fn check_embedded(found: &Embedded) -> Result<(), Reason> {
+    let first = found.address >> 24;
+    if first == 0 || first == 127 || first >= 224 {
+        return Err(Reason::Nat64DestinationInvalid);
+    }
+    let well_known = found.prefix.is_well_known() && !crate::nat_prefix::is_global(found.address);
+    if well_known { Err(Reason::Nat64DestinationInvalid) } else { Ok(()) }
+}

@@ -1,0 +1,386 @@
+//! Stateful NAT64 (RFC 6146) in the engine: bindings and sessions, the same as NAT44's but for the inside. What becomes
+//! of the headers is another crate's; here a packet is its flow.
+
+mod common;
+
+use std::net::Ipv6Addr;
+
+use carrack_base::{Family, Proto, Reason, VrfId, WorkerId};
+use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
+use carrack_nat::policy::{Assignment, Filtering, Instance, StaticRule};
+use carrack_nat::row::{Endpoint, HostEndpoint, SessionKey};
+use carrack_nat::{Direction, Flow, Inside, Kind, Verdict, Way};
+use common::*;
+
+fn six(text: &str) -> u128 {
+    text.parse::<Ipv6Addr>().unwrap().into()
+}
+
+fn prefix(via: u16, text: &str) -> Nat64Prefix {
+    Nat64Prefix { via, prefix: NatPrefix::new(text.parse().unwrap()).unwrap() }
+}
+
+/// 2001:db8::/32 behind 192.0.2.1, by 2001:db8:64::/96 and by the well-known prefix.
+fn nat64() -> Instance {
+    instance_with(|i| {
+        i.nat64 = Some(Nat64 {
+            prefixes: vec![prefix(1, "2001:db8:64::/96"), prefix(2, "64:ff9b::/96")],
+            subscribers: vec!["2001:db8::/32".parse().unwrap()],
+            subscriber_len: 128,
+        });
+    })
+}
+
+fn nat64_with(change: impl FnOnce(&mut Instance)) -> Instance {
+    let mut it = nat64();
+    change(&mut it);
+    it
+}
+
+/// A packet from an IPv6 host, as the parser sees it.
+fn flow6(proto: Proto, src: (&str, u16), dst: (&str, u16), bits: u8) -> Flow {
+    Flow {
+        family: Family::V6,
+        src6: six(src.0),
+        dst6: six(dst.0),
+        sport: src.1,
+        dport: dst.1,
+        proto,
+        bits,
+        ip_proto: [6, 17, 58][proto.index()],
+        vrf: VrfId(0),
+        ..Flow::default()
+    }
+}
+
+/// What becomes of it, on the worker that owns it: its way and whether a session was made.
+fn out(w: &mut World, mut flow: Flow) -> Result<(Way, bool, bool), Reason> {
+    assert!(w.nats[0].admit(&mut flow)?, "to a NAT64 prefix");
+    let directory = w.nats[0].directory();
+    let found = directory.embedded(flow.vrf, flow.src6, flow.dst6).unwrap();
+    let at = directory.owner_of_embedded(flow.vrf, flow.src6, &found).index();
+    let nat = &mut w.nats[at];
+    let hash = nat.hash(&flow, Direction::Out);
+    let line = nat.prefetch_line(hash);
+    nat.expect_miss(&flow);
+    nat.prepare();
+    let verdict = nat.process(&flow, Direction::Out, hash, line, &mut [], w.now, |_, _| true);
+    nat.settle();
+    match verdict {
+        Verdict::Crosses { line, created, vrf, hairpin } => {
+            assert_eq!(vrf, VrfId(1));
+            Ok((nat.way(line).unwrap(), created, hairpin))
+        }
+        Verdict::Drop(reason) => Err(reason),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn udp6(w: &mut World, src: (&str, u16), dst: (&str, u16)) -> Result<Endpoint, Reason> {
+    out(w, flow6(Proto::Udp, src, dst, 0)).map(|(way, ..)| way.outside)
+}
+
+/// A packet from IPv4: the way to the host behind it.
+fn back(w: &mut World, frame: &[u8]) -> Result<Way, Reason> {
+    let flow = parse(frame, VrfId(1), Direction::In);
+    let at = w.owner(&flow, Direction::In, frame);
+    let (nat, mut bytes) = (&mut w.nats[at], frame.to_vec());
+    let hash = nat.hash(&flow, Direction::In);
+    let line = nat.prefetch_line(hash);
+    let verdict = nat.process(&flow, Direction::In, hash, line, &mut bytes, w.now, |_, _| true);
+    assert_eq!(bytes, frame, "headers are another's business");
+    match verdict {
+        Verdict::Crosses { line, vrf, .. } => {
+            assert_eq!(vrf, VrfId(0));
+            let way = if flow.kind == Kind::IcmpError { nat.way_of_error() } else { nat.way(line).unwrap() };
+            Ok(way)
+        }
+        Verdict::Drop(reason) => Err(reason),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn ends_empty(w: &mut World) {
+    w.wait(7_441 + 130);
+    check::empty(w);
+}
+
+/// RFC 6146 §3.5.1: one binding for all destinations, found again from outside by anybody, on any number of workers.
+#[test]
+fn binding_serves_all_destinations_and_comes_back_to_its_host() {
+    for workers in [1, 3] {
+        let mut w = World::new(vec![nat64()], workers, SMALL);
+        let (host, port) = ("2001:db8::1", 1_000);
+        let outside = udp6(&mut w, (host, port), ("2001:db8:64::198.51.100.7", 53)).unwrap();
+        assert_eq!(outside.ip, addr("192.0.2.1"));
+        assert_eq!(udp6(&mut w, (host, port), ("2001:db8:64::198.51.100.8", 99)), Ok(outside));
+        let other = udp6(&mut w, ("2001:db8::2", port), ("2001:db8:64::198.51.100.7", 53)).unwrap();
+        assert_ne!(other, outside, "another host, another endpoint");
+        for remote in ["198.51.100.7:53", "198.51.100.99:7"] {
+            let way = back(&mut w, &frames::udp(e(remote), outside)).unwrap();
+            assert_eq!((way.inside6, way.inside_port), (six(host), port));
+            assert_eq!(way.remote6, six("2001:db8:64::") | u128::from(e(remote).ip));
+            assert_eq!((way.remote, way.outside), (e(remote), outside));
+        }
+        let rows = w.sessions();
+        let inside: HostEndpoint = HostEndpoint { ip: host.parse().unwrap(), port };
+        assert_eq!(rows.iter().filter(|row| row.inside == inside).count(), 3);
+        assert!(rows.iter().all(|row| row.remote6.is_some()));
+        check::invariants(&mut w);
+        ends_empty(&mut w);
+    }
+}
+
+/// An IPv4 subscriber of the same instance shares its pool, never its endpoints.
+#[test]
+fn both_versions_share_one_pool() {
+    let mut w = world(nat64_with(|i| i.pools = vec![pool(0, &["192.0.2.1"], 5_000, 5_063)]));
+    let mut seen = std::collections::HashSet::new();
+    for n in 0..32 {
+        assert!(seen.insert(udp6(&mut w, ("2001:db8::1", 1 + n), ("2001:db8:64::1.1.1.1", 53)).unwrap()));
+        assert!(seen.insert(w.udp_out(&format!("10.0.0.1:{}", 1 + n), "1.1.1.1:53").unwrap()));
+    }
+    let refused = udp6(&mut w, ("2001:db8::1", 99), ("2001:db8:64::1.1.1.1", 53));
+    assert_eq!(refused, Err(Reason::NatPortsExhausted));
+    check::invariants(&mut w);
+    ends_empty(&mut w);
+}
+
+/// A subscriber is as many bits of an address as configured: its hosts share its blocks, and its limits.
+#[test]
+fn hosts_of_a_site_are_one_subscriber() {
+    for workers in [1, 3] {
+        let it = nat64_with(|i| {
+            i.assignment = Assignment::Blocks { size: 64, per_subscriber_max: 1, idle_release_s: 0 };
+            i.nat64.as_mut().unwrap().subscriber_len = 56;
+            i.limits.sessions_max = 3;
+        });
+        let mut w = World::new(vec![it], workers, SMALL);
+        let to = ("2001:db8:64::198.51.100.7", 53);
+        let one = udp6(&mut w, ("2001:db8:0:100::1", 1), to).unwrap();
+        let two = udp6(&mut w, ("2001:db8:0:1ff:2::2", 1), to).unwrap();
+        let other = udp6(&mut w, ("2001:db8:0:200::1", 1), to).unwrap();
+        let block = |endpoint: Endpoint| (endpoint.ip, (endpoint.port - 1_024) / 64);
+        assert_eq!(block(one), block(two));
+        assert_ne!(block(one), block(other));
+        let rows = w.subscribers();
+        let of = |text: &str| rows.iter().find(|row| row.inside == host(text)).unwrap();
+        assert_eq!((of("2001:db8:0:100::").sessions, of("2001:db8:0:200::").sessions), (2, 1));
+        udp6(&mut w, ("2001:db8:0:142::1", 1), to).unwrap();
+        let fourth = udp6(&mut w, ("2001:db8:0:143::1", 1), to);
+        assert_eq!(fourth, Err(Reason::NatSessionLimit));
+        ends_empty(&mut w);
+    }
+}
+
+/// A host that uses two prefixes gets answers from the one it asked by.
+#[test]
+fn answers_come_from_the_prefix_that_was_asked() {
+    let mut w = world(nat64());
+    let (a, b) = ("2001:db8:64::8.8.8.8", "64:ff9b::8.8.8.8");
+    let by_a = udp6(&mut w, ("2001:db8::1", 9), (a, 53)).unwrap();
+    let by_b = udp6(&mut w, ("2001:db8::1", 9), (b, 53)).unwrap();
+    for (outside, asked) in [(by_a, a), (by_b, b)] {
+        let way = back(&mut w, &frames::udp(e("8.8.8.8:53"), outside)).unwrap();
+        assert_eq!((way.remote6, way.inside6), (six(asked), six("2001:db8::1")));
+    }
+    ends_empty(&mut w);
+}
+
+/// RFC 6146 §3.5, RFC 6052 §3.1: what may not be translated, each with its reason; what is not for a prefix is left
+/// alone.
+#[test]
+fn packets_that_may_not_be_translated_are_named() {
+    let mut w = world(nat64());
+    let ask = |w: &mut World, src: &str, dst: &str| udp6(w, (src, 1), (dst, 53));
+    let cases = [
+        ("2001:db8:64::10.0.0.1", "2001:db8:64::8.8.8.8", Reason::Nat64SourceInvalid),
+        ("64:ff9b::1", "2001:db8:64::8.8.8.8", Reason::Nat64SourceInvalid),
+        ("2001:db8::1", "2001:db8:64::127.0.0.1", Reason::Nat64DestinationInvalid),
+        ("2001:db8::1", "2001:db8:64::", Reason::Nat64DestinationInvalid),
+        ("2001:db8::1", "2001:db8:64::224.0.0.1", Reason::Nat64DestinationInvalid),
+        ("2001:db8::1", "64:ff9b::10.0.0.1", Reason::Nat64DestinationInvalid),
+        ("2001:db8::1", "64:ff9b::192.168.1.1", Reason::Nat64DestinationInvalid),
+        ("3fff::1", "2001:db8:64::8.8.8.8", Reason::NatSubscriberDenied),
+    ];
+    for (src, dst, reason) in cases {
+        assert_eq!(ask(&mut w, src, dst), Err(reason), "{src} to {dst}");
+    }
+    // Behind a prefix of the operator's own, private addresses are his business.
+    assert!(ask(&mut w, "2001:db8::1", "2001:db8:64::10.9.9.9").is_ok());
+    let mut plain = flow6(Proto::Udp, ("2001:db8::1", 1), ("2001:db8::2", 53), 0);
+    assert_eq!(w.nats[0].admit(&mut plain), Ok(false));
+    assert_eq!(plain.via, 0);
+}
+
+/// RFC 6146 §3.5.2.2: TCP opens by SYN, is found from outside, and ends by the timers of its state.
+#[test]
+fn tcp_follows_its_states() {
+    let mut w = world(nat64());
+    let (host, to) = (("2001:db8::1", 1_000), ("2001:db8:64::198.51.100.7", 443));
+    let segment = |bits| flow6(Proto::Tcp, host, to, bits);
+    assert_eq!(out(&mut w, segment(ACK)).err(), Some(Reason::NatTcpNoSession));
+    let (way, created, _) = out(&mut w, segment(SYN)).unwrap();
+    assert!(created);
+    back(&mut w, &frames::tcp(e("198.51.100.7:443"), way.outside, SYN | ACK)).unwrap();
+    out(&mut w, segment(ACK)).unwrap();
+    w.wait(7_300);
+    assert_eq!(w.session_count(), 1, "an established connection lives for two hours and four minutes");
+    out(&mut w, segment(FIN | ACK)).unwrap();
+    back(&mut w, &frames::tcp(e("198.51.100.7:443"), way.outside, FIN | ACK)).unwrap();
+    w.wait(245);
+    check::empty(&mut w);
+}
+
+/// RFC 6146 §3.5.2.2: a SYN from IPv4 without a binding waits, and meets the host's own SYN.
+#[test]
+fn stored_syn_meets_the_hosts_own() {
+    let it = nat64_with(|i| i.filtering = [Filtering::AddressAndPortDependent; 3]);
+    let mut w = world(it);
+    let host = ("2001:db8::1", 1_000);
+    let (way, ..) = out(&mut w, flow6(Proto::Tcp, host, ("2001:db8:64::198.51.100.1", 1), SYN)).unwrap();
+    let peer = frames::tcp(e("198.51.100.7:443"), way.outside, SYN);
+    let flow = parse(&peer, VrfId(1), Direction::In);
+    let hash = w.nats[0].hash(&flow, Direction::In);
+    let now = w.now;
+    let held = w.nats[0].process(&flow, Direction::In, hash, LOOK_UP, &mut peer.clone(), now, |_, _| true);
+    assert_eq!(held, Verdict::Held);
+    out(&mut w, flow6(Proto::Tcp, host, ("2001:db8:64::198.51.100.7", 443), SYN)).unwrap();
+    assert_eq!(w.nats[0].take_absorbed(), 1);
+    w.wait(7);
+    assert_eq!(w.overdue().len(), 0);
+}
+
+/// Echo goes by its identifier, whichever version asks (RFC 6146 §3.5.3).
+#[test]
+fn echo_goes_by_its_identifier() {
+    let mut w = world(nat64());
+    let ping = flow6(Proto::Icmp, ("2001:db8::1", 77), ("2001:db8:64::198.51.100.7", 0), 128);
+    let (way, ..) = out(&mut w, ping).unwrap();
+    let way = back(&mut w, &frames::echo_reply(addr("198.51.100.7"), way.outside)).unwrap();
+    assert_eq!((way.inside6, way.inside_port), (six("2001:db8::1"), 77));
+    let reply = flow6(Proto::Icmp, ("2001:db8::1", 78), ("2001:db8:64::198.51.100.7", 0), 129);
+    assert_eq!(out(&mut w, reply).err(), Some(Reason::NatNoMapping));
+}
+
+/// RFC 6146 §3.5.4: an error from IPv4 finds the host by the packet it carries, also when only the binding is left.
+#[test]
+fn icmp_errors_find_their_host() {
+    let mut w = world(nat64());
+    let outside = udp6(&mut w, ("2001:db8::1", 9), ("2001:db8:64::198.51.100.7", 53)).unwrap();
+    for remote in ["198.51.100.7:53", "198.51.100.50:99"] {
+        let about = frames::udp(outside, e(remote));
+        let error = frames::icmp_error(3, 1, addr("203.0.113.254"), outside.ip, &about, 99);
+        let way = back(&mut w, &error).unwrap();
+        assert_eq!((way.inside6, way.inside_port), (six("2001:db8::1"), 9));
+        assert_eq!(way.remote6, six("2001:db8:64::") | u128::from(e(remote).ip));
+    }
+    assert_eq!(w.session_count(), 1, "errors make nothing");
+}
+
+/// RFC 6146 §3.8: a host reaches another by its outside endpoint.
+#[test]
+fn hosts_reach_each_other_by_their_outside_endpoints() {
+    let mut w = world(nat64());
+    let bob = udp6(&mut w, ("2001:db8::b", 2), ("2001:db8:64::8.8.8.8", 53)).unwrap();
+    let call = flow6(Proto::Udp, ("2001:db8::a", 1), ("2001:db8:64::192.0.2.1", bob.port), 0);
+    let (way, created, hairpin) = out(&mut w, call).unwrap();
+    assert!(created && hairpin);
+    let got = back(&mut w, &frames::udp(way.outside, bob)).unwrap();
+    assert_eq!(got.inside6, six("2001:db8::b"));
+    assert_eq!(got.remote6, six("2001:db8:64::192.0.2.1"));
+}
+
+/// RFC 6146 §3.2: static bindings let IPv4 in to an IPv6 server, with and without sessions of its own.
+#[test]
+fn static_binding_lets_ipv4_in() {
+    for workers in [1, 3] {
+        let rule = StaticRule::Forward {
+            proto: Proto::Tcp,
+            outside: addr("192.0.2.1"),
+            outside_port: 80,
+            count: 2,
+            inside: Inside::V6(six("2001:db8::80")),
+            inside_port: 8_080,
+        };
+        let with = nat64_with(|i| i.statics = vec![rule]);
+        let mut w = World::new(vec![with.clone()], workers, SMALL);
+        let way = back(&mut w, &frames::tcp(e("198.51.100.7:999"), e("192.0.2.1:81"), SYN)).unwrap();
+        assert_eq!((way.inside6, way.inside_port), (six("2001:db8::80"), 8_081));
+        let answer =
+            flow6(Proto::Tcp, ("2001:db8::80", 8_081), ("2001:db8:64::198.51.100.7", 999), SYN | ACK);
+        assert!(!out(&mut w, answer).unwrap().1, "the same session");
+        check::invariants(&mut w);
+        assert_eq!(w.configure(vec![nat64()]), 1);
+        assert!(w.mappings().is_empty());
+        assert_eq!(w.configure(vec![with]), 0);
+        assert_eq!(w.mappings().len(), 2);
+    }
+}
+
+/// A session is deleted by name.
+#[test]
+fn deletion_by_name_takes_one() {
+    let mut w = world(nat64());
+    udp6(&mut w, ("2001:db8::1", 9), ("64:ff9b::8.8.8.8", 53)).unwrap();
+    let inside = HostEndpoint { ip: host("2001:db8::1"), port: 9 };
+    let key =
+        SessionKey { instance: w.policy.instances[0].id, proto: Proto::Udp, inside, remote: e("8.8.8.8:53") };
+    let now = w.now;
+    assert!(w.nats[0].delete(&key, now) && !w.nats[0].delete(&key, now));
+    w.wait(130);
+    check::empty(&mut w);
+}
+
+/// A reload ends what it no longer covers and nothing else.
+#[test]
+fn reload_ends_what_it_does_not_cover() {
+    let mut w = world(nat64());
+    udp6(&mut w, ("2001:db8::1", 9), ("64:ff9b::8.8.8.8", 53)).unwrap();
+    let kept = udp6(&mut w, ("2001:db8::1", 9), ("2001:db8:64::8.8.8.8", 53)).unwrap();
+    let fewer = nat64_with(|i| i.nat64.as_mut().unwrap().prefixes.truncate(1));
+    assert_eq!(w.configure(vec![fewer]), 1);
+    assert_eq!(udp6(&mut w, ("2001:db8::1", 9), ("2001:db8:64::8.8.8.8", 53)), Ok(kept));
+    let others =
+        nat64_with(|i| i.nat64.as_mut().unwrap().subscribers = vec!["2001:db8:1::/48".parse().unwrap()]);
+    assert_eq!(w.configure(vec![others]), 1);
+    w.wait(130);
+    check::empty(&mut w);
+    assert_eq!(w.configure(vec![instance()]), 0);
+}
+
+/// RFC 7422 by sites: the ports of a site are a function of its prefix, and back.
+#[test]
+fn deterministic_ports_are_a_function_of_the_site() {
+    let mut w = world(nat64_with(|i| {
+        i.subscribers.clear();
+        let nat64 = i.nat64.as_mut().unwrap();
+        (nat64.subscribers, nat64.subscriber_len) = (vec!["2001:db8:0:1000::/60".parse().unwrap()], 64);
+        i.assignment = Assignment::Deterministic { ports_per_subscriber: 1_000 };
+    }));
+    let function = carrack_nat::Deterministic::of(&w.policy.instances[0]).unwrap();
+    for site in 0..16 {
+        let at = format!("2001:db8:0:100{site:x}::77");
+        let outside = udp6(&mut w, (&at, 5), ("2001:db8:64::8.8.8.8", 53)).unwrap();
+        let owner = function.inverse(outside.ip, outside.port);
+        assert_eq!(owner, Some(Inside::V6(six(&format!("2001:db8:0:100{site:x}::")))));
+    }
+    check::invariants(&mut w);
+    ends_empty(&mut w);
+}
+
+/// The table of hosts is bounded: full is a verdict, and room comes back.
+#[test]
+fn full_host_table_refuses_and_recovers() {
+    let capacity = carrack_nat::policy::Capacity { hosts: 64, ..SMALL };
+    let mut w = World::new(vec![nat64()], 1, capacity);
+    for n in 0..64 {
+        udp6(&mut w, (&format!("2001:db8::{n:x}"), 1), ("2001:db8:64::8.8.8.8", 53)).unwrap();
+    }
+    let refused = udp6(&mut w, ("2001:db8::ffff", 1), ("2001:db8:64::8.8.8.8", 53));
+    assert_eq!(refused, Err(Reason::NatHostTableFull));
+    w.wait(430);
+    check::empty(&mut w);
+    assert!(udp6(&mut w, ("2001:db8::ffff", 1), ("2001:db8:64::8.8.8.8", 53)).is_ok());
+    assert_eq!(w.nats[0].worker(), WorkerId(0));
+}
