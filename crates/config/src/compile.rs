@@ -22,6 +22,8 @@ use slots::Slots;
 
 /// Most pools over all instances.
 pub(crate) const POOLS_MAX: usize = 4_096;
+/// Most NAT64 prefixes.
+const PREFIXES_MAX: usize = 1_024;
 
 /// What a driver says about a port once it is open.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,6 +85,8 @@ struct Ids {
     vrfs: Slots,
     instances: Slots,
     pools: Slots,
+    /// NAT64 prefixes.
+    prefixes: Slots,
 }
 
 /// Compiles a config. `ports` says what the drivers know of each port; `previous` is what is in force, if anything.
@@ -126,7 +130,7 @@ fn sizes(config: &Config) -> WorkerSizes {
             sessions: share(memory.sessions),
             mappings: share(memory.mappings),
             subscribers: share(memory.subscribers),
-            hosts: share(memory.subscribers),
+            hosts: share(memory.hosts.unwrap_or(memory.subscribers)),
             fragments: share(memory.fragments),
             held_fragments: share(memory.held_fragments),
             held_syns: share(memory.held_syns),
@@ -161,12 +165,15 @@ impl<'a> Build<'a> {
         let ports = config.devices().map(|(interface, _)| interface.name.value.as_str());
         let pools = config.nat.iter().flat_map(|nat| &nat.pools).map(|pool| pool.name.value.as_str());
         let instances = config.nat.iter().map(|nat| nat.name.value.as_str());
+        let prefixes: Vec<String> = config.nat.iter().flat_map(nat::prefix_names).collect();
+        let prefixes = prefixes.iter().map(String::as_str);
         let ids = Ids {
             ports: assign(&old.ports, "ports", PORTS_MAX, ports.collect()),
             interfaces: assign(&old.interfaces, "interfaces", INTERFACES_MAX, interfaces.collect()),
             vrfs: assign(&old.vrfs, "routing instances", VRFS_MAX, vrfs.collect()),
             instances: assign(&old.instances, "NAT instances", INSTANCES_MAX, instances.collect()),
             pools: assign(&old.pools, "pools", POOLS_MAX, pools.collect()),
+            prefixes: assign(&old.prefixes, "NAT64 prefixes", PREFIXES_MAX, prefixes.collect()),
         };
         Self { config, facts, ids, errors }
     }

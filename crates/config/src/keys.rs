@@ -102,6 +102,8 @@ pub enum Kind {
     Address,
     /// An IPv4 prefix.
     Prefix,
+    /// An IPv6 prefix.
+    Prefix6,
     /// An own address with its prefix length.
     InterfaceAddress,
     /// An IPv4 address, prefix, or range.
@@ -110,6 +112,8 @@ pub enum Kind {
     Ports,
     /// An IPv4 address and port.
     Endpoint,
+    /// An IPv4 or IPv6 address and port.
+    HostEndpoint,
     /// A policer: `{ rate_pps, burst }`.
     Policer,
     /// A list of at most that many.
@@ -147,10 +151,12 @@ impl fmt::Display for Kind {
             Self::Device => f.write_str("device line"),
             Self::Address => f.write_str("IPv4 address"),
             Self::Prefix => f.write_str("IPv4 prefix"),
+            Self::Prefix6 => f.write_str("IPv6 prefix"),
             Self::InterfaceAddress => f.write_str("IPv4 address with prefix length"),
             Self::Range => f.write_str("IPv4 address, prefix or range `first-last`"),
             Self::Ports => f.write_str("range of ports `first-last`"),
             Self::Endpoint => f.write_str("IPv4 address and port"),
+            Self::HostEndpoint => f.write_str("IPv4 or IPv6 address and port"),
             Self::Policer => f.write_str("`{ rate_pps = …, burst = … }`, packets a second and at once"),
             Self::List(inner, most) => write!(f, "list of {inner} (at most {most})"),
             Self::PerProto(inner) => write!(f, "{inner}; or a table by `tcp`, `udp`, `icmp`"),

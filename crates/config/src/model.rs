@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use carrack_base::{Prefix4, Proto, Range4};
+use carrack_base::{Prefix4, Prefix6, Proto, Range4};
 use carrack_host::ArpTimers;
 use carrack_io::DeviceSpec;
 use carrack_nat::policy::{ExhaustedIcmp, Filtering, Limits, Mapping, Pooling, Timeouts};
@@ -12,7 +12,7 @@ use carrack_pipeline::snapshot::{Policers, Side, Vlan};
 
 use crate::keys::KeyInfo;
 use crate::source::{At, Source};
-use crate::value::{Endpoint, InterfaceAddress, PortRange};
+use crate::value::{Endpoint, HostEndpoint, InterfaceAddress, PortRange};
 
 /// Name of the routing instance that always exists.
 pub const DEFAULT_VRF: &str = "default";
@@ -123,6 +123,8 @@ pub struct Memory {
     pub sessions: u32,
     /// NAT mappings.
     pub mappings: u32,
+    /// IPv6 hosts with mappings; `None` is as many as subscribers.
+    pub hosts: Option<u32>,
     /// Subscribers.
     pub subscribers: u32,
     /// Fragmented packets in flight.
@@ -272,9 +274,20 @@ pub struct ForwardConfig {
     /// Outside address and first port.
     pub outside: At<Endpoint>,
     /// Inside address and first port.
-    pub inside: At<Endpoint>,
+    pub inside: At<HostEndpoint>,
     /// Number of ports.
     pub count: At<u16>,
+}
+
+/// IPv6 subscribers of an instance as written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nat64Config {
+    /// Prefixes that stand for IPv4.
+    pub prefixes: Vec<At<Prefix6>>,
+    /// IPv6 sources served.
+    pub subscribers: Vec<At<Prefix6>>,
+    /// Bits of a source that make a subscriber.
+    pub subscriber_len: u8,
 }
 
 /// One NAT instance as written.
@@ -288,6 +301,8 @@ pub struct NatConfig {
     pub outside_vrf: At<String>,
     /// Inside addresses served.
     pub subscribers: Vec<At<Prefix4>>,
+    /// IPv6 subscribers, when there are any.
+    pub nat64: Option<Nat64Config>,
     /// Destinations left alone.
     pub exempt: Vec<At<Prefix4>>,
     /// Paired or arbitrary.

@@ -29,7 +29,7 @@ impl Deterministic {
     /// `None` without a pool.
     pub(crate) fn of(nat: &NatConfig) -> Option<Self> {
         Some(Self {
-            subscribers: nat.subscribers.iter().map(|prefix| prefix.range().count()).sum(),
+            subscribers: subscribers(nat),
             addresses: nat.pools.iter().flat_map(|pool| &pool.addresses).map(|range| range.count()).sum(),
             ports: nat.pools.first()?.ports.count(),
         })
@@ -46,6 +46,18 @@ impl Deterministic {
         let sharing = u64::from(self.ports) / u64::from(ports_per_subscriber.max(1));
         (sharing > 0).then(|| self.subscribers.div_ceil(sharing))
     }
+}
+
+/// Subscribers of an instance, of both versions.
+fn subscribers(nat: &NatConfig) -> u64 {
+    let four: u64 = nat.subscribers.iter().map(|prefix| prefix.range().count()).sum();
+    let six = nat.nat64.iter().flat_map(|nat64| {
+        nat64.subscribers.iter().map(|prefix| {
+            let bits = nat64.subscriber_len.saturating_sub(prefix.len());
+            1_u64.checked_shl(u32::from(bits)).unwrap_or(u64::MAX)
+        })
+    });
+    six.fold(four, u64::saturating_add)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Values as people write them: durations, sizes, port ranges, endpoints, interface addresses.
 
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
 use carrack_base::Prefix4;
@@ -86,6 +86,35 @@ impl FromStr for Endpoint {
         let address: Ipv4Addr = address.parse().map_err(|_| wrong())?;
         let port = port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?;
         Ok(Self { address: address.into(), port })
+    }
+}
+
+/// An inside address of either IP version and port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostEndpoint {
+    /// Address.
+    pub address: IpAddr,
+    /// Port, 1 to 65535.
+    pub port: u16,
+}
+
+impl fmt::Display for HostEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        SocketAddr::new(self.address, self.port).fmt(f)
+    }
+}
+
+impl FromStr for HostEndpoint {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let read = text.parse().ok().filter(|read: &SocketAddr| read.port() > 0);
+        let Some(read) = read else {
+            return Err(format!(
+                "`{text}` is not an address and port; write it like 192.0.2.1:8080 or [2001:db8::1]:8080, with a port from 1 to 65535"
+            ));
+        };
+        Ok(Self { address: read.ip(), port: read.port() })
     }
 }
 

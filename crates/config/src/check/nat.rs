@@ -1,7 +1,10 @@
 //! NAT instances: against routing instances and interfaces, against each other, and within themselves.
 
+mod nat64;
 mod outside;
 mod ports;
+
+use std::net::IpAddr;
 
 use carrack_base::Prefix4;
 use carrack_pipeline::snapshot::Side;
@@ -30,6 +33,7 @@ pub(super) fn check(notes: &Notes, config: &Config, complete: bool) {
         hold(notes, nat);
     }
     subscribers(notes, config);
+    nat64::check(notes, config);
     outside::check(notes, config);
     ports::forwards(notes, config, complete);
 }
@@ -57,7 +61,13 @@ fn something_to_do(notes: &Notes, nat: &NatConfig) {
 
 /// Static mappings lead to addresses that the instance serves; others would be refused at the door.
 fn inside_of_statics(notes: &Notes, nat: &NatConfig) {
-    let served = |address: u32| nat.subscribers.iter().any(|prefix| prefix.contains(address));
+    let served = |address: IpAddr| match address {
+        IpAddr::V4(ip) => nat.subscribers.iter().any(|prefix| prefix.contains(ip.into())),
+        IpAddr::V6(ip) => {
+            let mut subscribers = nat.nat64.iter().flat_map(|nat64| &nat64.subscribers);
+            subscribers.any(|prefix| prefix.contains(ip.into()))
+        }
+    };
     let refuse = |span, what: String| {
         let message = format!("{what} is not among the `subscribers` of `{}`; add it there", nat.name);
         notes.error(span, message);
@@ -69,7 +79,7 @@ fn inside_of_statics(notes: &Notes, nat: &NatConfig) {
         }
     }
     for rule in nat.forwards.iter().filter(|rule| !served(rule.inside.address)) {
-        refuse(rule.inside.span, super::network::ip(rule.inside.address).to_string());
+        refuse(rule.inside.span, rule.inside.address.to_string());
     }
 }
 

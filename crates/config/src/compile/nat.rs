@@ -1,11 +1,11 @@
 //! NAT instances.
 
-use carrack_base::{InstanceId, Prefix4, VrfId};
-use carrack_nat::Inside;
+use carrack_base::{InstanceId, Prefix4, Prefix6, VrfId};
+use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
 use carrack_nat::policy::{Assignment, Instance, Limits, Pool, StaticRule, Timeouts};
 
 use super::Build;
-use crate::model::{NatConfig, PortsConfig};
+use crate::model::{Nat64Config, NatConfig, PortsConfig};
 use crate::plan;
 
 impl Build<'_> {
@@ -54,7 +54,21 @@ impl Build<'_> {
             exhausted_icmp: nat.exhausted_icmp,
             pool_threshold_percent: nat.pool_threshold_percent,
             statics: statics(nat),
-            nat64: None,
+            nat64: nat.nat64.as_ref().map(|nat64| self.build_nat64(nat, nat64)),
+        }
+    }
+
+    fn build_nat64(&self, nat: &NatConfig, nat64: &Nat64Config) -> Nat64 {
+        let prefixes = nat64.prefixes.iter().filter_map(|prefix| {
+            // From 1: 0 is "no prefix".
+            let via = self.ids.prefixes.id(&prefix_name(nat, prefix.value)) + 1;
+            // Validation refuses what is no prefix for this.
+            Some(Nat64Prefix { via, prefix: NatPrefix::new(prefix.value)? })
+        });
+        Nat64 {
+            prefixes: prefixes.collect(),
+            subscribers: nat64.subscribers.iter().map(|prefix| prefix.value).collect(),
+            subscriber_len: nat64.subscriber_len,
         }
     }
 
@@ -72,6 +86,17 @@ impl Build<'_> {
         };
         nat.pools.iter().map(build).collect()
     }
+}
+
+/// A NAT64 prefix is known by its instance and itself.
+fn prefix_name(nat: &NatConfig, prefix: Prefix6) -> String {
+    format!("{} {prefix}", nat.name)
+}
+
+/// Names of all NAT64 prefixes of an instance.
+pub(super) fn prefix_names(nat: &NatConfig) -> Vec<String> {
+    let prefixes = nat.nat64.iter().flat_map(|nat64| &nat64.prefixes);
+    prefixes.map(|prefix| prefix_name(nat, prefix.value)).collect()
 }
 
 fn assignment(nat: &NatConfig) -> Assignment {
@@ -101,7 +126,7 @@ fn statics(nat: &NatConfig) -> Vec<StaticRule> {
         outside: rule.outside.address,
         outside_port: rule.outside.port,
         count: rule.count.value,
-        inside: Inside::V4(rule.inside.address),
+        inside: rule.inside.address.into(),
         inside_port: rule.inside.port,
     });
     one_to_one.chain(forwards).collect()

@@ -3,7 +3,8 @@
 use super::Effect::{InPlace, ReDerived};
 use super::Fallback::{Absent, Required, Value};
 use super::Kind::{
-    Count, Endpoint, Flag, Int, List, Name, PerProto, Ports, Prefix, Range, Seconds, SecondsByPort, Word,
+    Count, Endpoint, Flag, HostEndpoint, Int, List, Name, PerProto, Ports, Prefix, Prefix6, Range, Seconds,
+    SecondsByPort, Word,
 };
 use super::{Effect, KeyInfo, Kind, SectionInfo, list, row, table};
 
@@ -55,6 +56,13 @@ pub(super) const SECTIONS: &[SectionInfo] = &[
         STATIC,
         "Inside addresses that have outside addresses of their own, one to one and in order, for all protocols.",
     ),
+    table(
+        "nat.nat64",
+        INSTANCE,
+        "IPv6 subscribers of the instance, who reach the IPv4 Internet by NAT64 (RFC 6146), also as the PLAT of 464XLAT. \
+         Pools, ports, limits and timeouts are those of the instance; IPv4 subscribers are served only when `subscribers` \
+         of `[[nat]]` names some.",
+    ),
     list("nat.forward", STATIC, "Outside ports that lead to an inside host."),
 ];
 
@@ -85,7 +93,7 @@ pub(super) const KEYS: &[KeyInfo] = &[
         Value("[\"0.0.0.0/0\"]"),
         ReDerived("mappings and sessions of subscribers that are no longer served"),
         "[\"100.64.0.0/10\"]",
-        "Inside addresses that are served; others are refused.",
+        "Inside IPv4 addresses that are served; others are refused. With `[nat.nat64]` the default is none.",
     ),
     row(
         ("nat", "exempt"),
@@ -192,6 +200,33 @@ pub(super) const KEYS: &[KeyInfo] = &[
         InPlace,
         "90",
         "Use of a pool at which an event is raised; 0 for none (RFC 6888 REQ-13).",
+    ),
+    row(
+        ("nat.nat64", "prefixes"),
+        List(&Prefix6, 64),
+        Required,
+        INSTANCE,
+        "[\"64:ff9b::/96\"]",
+        "Prefixes that stand for the IPv4 Internet, of 32, 40, 48, 56, 64 or 96 bits (RFC 6052 §2.2). DNS64 makes addresses \
+         of one of them. Behind the well-known prefix `64:ff9b::/96` only global IPv4 addresses are reached \
+         (RFC 6052 §3.1).",
+    ),
+    row(
+        ("nat.nat64", "subscribers"),
+        List(&Prefix6, 4_096),
+        Value("[\"::/0\"]"),
+        ReDerived("mappings and sessions of subscribers that are no longer served"),
+        "[\"2001:db8::/32\"]",
+        "IPv6 sources that are served; others are refused.",
+    ),
+    row(
+        ("nat.nat64", "subscriber_prefix_length"),
+        Int(32, 128, "bits"),
+        Value("128"),
+        ReDerived("the mappings and sessions of all IPv6 subscribers of the instance"),
+        "56",
+        "Bits of a source address that make a subscriber: ports, blocks and limits are counted by it. 128 is one a host, 64 \
+         one a link, 56 or 48 one a site.",
     ),
     row(
         ("nat.ports", "mode"),
@@ -416,11 +451,12 @@ pub(super) const KEYS: &[KeyInfo] = &[
     ),
     row(
         ("nat.forward", "inside"),
-        Endpoint,
+        HostEndpoint,
         Required,
         STATIC,
         "\"100.64.0.10:80\"",
-        "Inside address, among `subscribers`, and first port.",
+        "Inside address, among `subscribers`, and first port. An IPv6 host, like `\"[2001:db8::10]:80\"`, is among those of \
+         `[nat.nat64]` and sees who calls it behind the first of its prefixes.",
     ),
     row(
         ("nat.forward", "count"),

@@ -154,6 +154,15 @@ pub(super) const KEYS: &[KeyInfo] = &[
         "Inside addresses with state at the same time.",
     ),
     row(
+        ("memory", "hosts"),
+        Count(16, SIZE_MAX, "hosts"),
+        Absent("as `subscribers`"),
+        NeedsRestart,
+        "\"200k\"",
+        "IPv6 hosts with mappings at the same time, of all subscribers together. Takes memory only where an instance has \
+         `[nat.nat64]`.",
+    ),
+    row(
         ("memory", "fragments"),
         Count(16, 1 << 24, "packets"),
         Value("8_192"),

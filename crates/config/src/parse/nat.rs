@@ -1,14 +1,14 @@
 //! `[[nat]]` and its tables.
 
-use carrack_base::{Prefix4, Proto, Range4};
+use carrack_base::{Prefix4, Prefix6, Proto, Range4};
 use carrack_nat::policy::{Filtering, Limits, Mapping, Timeouts};
 
 use super::Mode;
 use super::network::name;
-use crate::model::{ForwardConfig, NatConfig, OneToOneConfig, PoolConfig, PortsConfig};
+use crate::model::{ForwardConfig, Nat64Config, NatConfig, OneToOneConfig, PoolConfig, PortsConfig};
 use crate::read::{Notes, PerProto, Section};
 use crate::source::At;
-use crate::value::{Endpoint, PortRange};
+use crate::value::{Endpoint, HostEndpoint, PortRange};
 
 pub(super) fn instances(notes: &Notes, sections: Vec<Section<'_>>) -> Vec<NatConfig> {
     if let Some(extra) = sections.get(carrack_base::INSTANCES_MAX) {
@@ -24,6 +24,7 @@ fn instance(notes: &Notes, mut section: Section<'_>) -> NatConfig {
         inside_vrf: At::new(section.value("inside_vrf"), section.span_of("inside_vrf")),
         outside_vrf: At::new(section.value("outside_vrf"), section.span_of("outside_vrf")),
         subscribers: subscribers(notes, &section),
+        nat64: nat64(notes, &section),
         exempt: section.value("exempt"),
         pooling: section.value("pooling"),
         mapping: section.value::<PerProto<Mapping>>("mapping").0,
@@ -59,11 +60,39 @@ fn subscribers(notes: &Notes, section: &Section<'_>) -> Vec<At<Prefix4>> {
             "an empty list; name the inside prefixes, or leave the key out to serve all",
         );
     }
+    // Who serves IPv6 names the IPv4 subscribers that it serves too.
+    if section.written("subscribers").is_none() && section.section("nat64").is_present() {
+        return Vec::new();
+    }
     // A default's elements have no place of their own.
     if section.written("subscribers").is_none() {
         subscribers.value.iter_mut().for_each(|prefix| prefix.span = section.span);
     }
     subscribers.value
+}
+
+fn nat64(notes: &Notes, section: &Section<'_>) -> Option<Nat64Config> {
+    let table = section.section("nat64");
+    if !table.is_present() {
+        return None;
+    }
+    let list = |key: &'static str, why: &str| {
+        let mut list = table.get::<Vec<At<Prefix6>>>(key)?;
+        if list.is_empty() {
+            notes.error(list.span, format!("an empty list; {why}"));
+        }
+        if table.written(key).is_none() {
+            list.value.iter_mut().for_each(|prefix| prefix.span = table.span);
+        }
+        Some(list.value)
+    };
+    Some(Nat64Config {
+        prefixes: list("prefixes", "name the prefixes that stand for IPv4, like [\"64:ff9b::/96\"]")
+            .unwrap_or_default(),
+        subscribers: list("subscribers", "name the IPv6 sources, or leave the key out to serve all")
+            .unwrap_or_default(),
+        subscriber_len: table.value("subscriber_prefix_length"),
+    })
 }
 
 /// Keys of a mode that is not chosen are faults: they would have no effect.
@@ -191,15 +220,15 @@ fn forward(notes: &Notes, mut section: Section<'_>) -> Option<ForwardConfig> {
         notes.error(outside.span, format!("a second forwarding of {proto} {outside}; remove one of the two"));
     }
     let proto = section.value::<Proto>("proto");
-    let (inside, outside) = (section.get::<Endpoint>("inside"), section.get::<Endpoint>("outside"));
+    let (inside, outside) = (section.get::<HostEndpoint>("inside"), section.get::<Endpoint>("outside"));
     let count = section.need::<u16>("count");
     let (inside, outside) = (inside?, outside?);
     let count = At::new(count.value.max(1), section.span_of("count"));
-    for end in [&inside, &outside] {
-        if u32::from(end.port) + u32::from(count.value) > 65_536 {
+    for (port, span) in [(inside.port, inside.span), (outside.port, outside.span)] {
+        if u32::from(port) + u32::from(count.value) > 65_536 {
             let message =
-                format!("{count} ports from {} on run past port 65535; lower `count` or the port", end.port);
-            notes.error(end.span, message);
+                format!("{count} ports from {port} on run past port 65535; lower `count` or the port");
+            notes.error(span, message);
         }
     }
     Some(ForwardConfig { proto, outside, inside, count })

@@ -55,6 +55,7 @@ pub(super) fn memory(section: &Section<'_>) -> Memory {
         frame_bytes: section.value("frame_bytes"),
         sessions: section.value("sessions"),
         mappings: section.value("mappings"),
+        hosts: section.get("hosts").map(|hosts| hosts.value),
         subscribers: section.value("subscribers"),
         fragments: section.value("fragments"),
         held_fragments: section.value("held_fragments"),

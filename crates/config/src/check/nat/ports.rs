@@ -43,7 +43,8 @@ fn blocks(notes: &Notes, pool: &PoolConfig, size: &At<u16>) {
 /// RFC 7422 §2: every subscriber has a range, so the pool must have room for all of them.
 fn deterministic(notes: &Notes, nat: &NatConfig, wanted: Option<&At<u16>>) {
     let Some(first) = nat.pools.first() else { return };
-    if nat.subscribers.iter().any(|prefix| prefix.is_default()) {
+    let mut six = nat.nat64.iter().flat_map(|nat64| &nat64.subscribers);
+    if nat.subscribers.iter().any(|prefix| prefix.is_default()) || six.any(|prefix| prefix.is_default()) {
         let message = format!(
             "deterministic `{}` serves everybody; list its `subscribers`, so that each has ports of its own",
             nat.name

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use carrack_base::{Prefix4, Proto, Range4};
+use carrack_base::{Prefix4, Prefix6, Proto, Range4};
 use carrack_io::DeviceSpec;
 use carrack_nat::policy::{ExhaustedIcmp, Filtering, Mapping, Pooling};
 use carrack_pipeline::snapshot::Side;
@@ -16,7 +16,7 @@ use crate::model::{EventClass, ExportProtocol, ExportTransport, HugePages, Idle,
 use crate::parse::Mode;
 use crate::read::Value;
 use crate::suggest;
-use crate::value::{self, Endpoint, InterfaceAddress, PortRange};
+use crate::value::{self, Endpoint, HostEndpoint, InterfaceAddress, PortRange};
 
 /// Longest name, in bytes.
 const NAME_BYTES_MAX: usize = 32;
@@ -139,6 +139,8 @@ from_text! {
     InterfaceAddress, "\"192.0.2.1/24\"";
     PortRange, "\"1024-65535\"";
     Endpoint, "\"192.0.2.1:80\"";
+    HostEndpoint, "\"192.0.2.1:80\" or \"[2001:db8::1]:80\"";
+    Prefix6, "\"2001:db8::/32\"";
 }
 
 /// Enums that are written as a word; the words are also in the table of keys, and a test compares the two.

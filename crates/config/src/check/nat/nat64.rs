@@ -1,0 +1,101 @@
+//! NAT64: prefixes that can hold IPv4 addresses, and no two answers to who translates a packet.
+
+use carrack_base::Prefix6;
+use carrack_nat::nat64::NatPrefix;
+
+use crate::model::{Config, Nat64Config, NatConfig};
+use crate::read::Notes;
+use crate::source::At;
+
+pub(super) fn check(notes: &Notes, config: &Config) {
+    let all: Vec<(&NatConfig, &Nat64Config)> =
+        config.nat.iter().filter_map(|nat| Some((nat, nat.nat64.as_ref()?))).collect();
+    for (at, (nat, nat64)) in all.iter().enumerate() {
+        nat64.prefixes.iter().for_each(|prefix| usable(notes, prefix));
+        disjoint(notes, "prefixes", &nat64.prefixes);
+        disjoint(notes, "subscribers", &nat64.subscribers);
+        subscribers(notes, nat64);
+        for (other, theirs) in all.get(..at).unwrap_or(&[]) {
+            if other.inside_vrf == nat.inside_vrf {
+                against(notes, (nat, nat64), (other, theirs));
+            }
+        }
+    }
+}
+
+/// RFC 6052 §2.2: six lengths, and octet `u` is zero.
+fn usable(notes: &Notes, prefix: &At<Prefix6>) {
+    if NatPrefix::new(prefix.value).is_some() {
+        return;
+    }
+    let message = if [32, 40, 48, 56, 64, 96].contains(&prefix.len()) {
+        format!(
+            "{prefix} has bits set from 64 to 71, which must be zero (RFC 6052 §2.2); choose another prefix"
+        )
+    } else {
+        format!(
+            "{prefix} cannot hold IPv4 addresses: a NAT64 prefix has 32, 40, 48, 56, 64 or 96 bits (RFC 6052 §2.2); write for example {}/96",
+            std::net::Ipv6Addr::from(prefix.address())
+        )
+    };
+    notes.error(prefix.span, message);
+}
+
+fn disjoint(notes: &Notes, what: &str, prefixes: &[At<Prefix6>]) {
+    for (at, prefix) in prefixes.iter().enumerate() {
+        let before = prefixes.get(..at).unwrap_or(&[]);
+        if let Some(other) = before.iter().find(|other| other.overlaps(prefix.value)) {
+            let message = format!("{prefix} overlaps {other} of the same `{what}`; remove one of the two");
+            notes.error(prefix.span, message);
+        }
+    }
+}
+
+/// A list of subscribers is made of whole subscribers, none of which is within a prefix that stands for IPv4.
+fn subscribers(notes: &Notes, nat64: &Nat64Config) {
+    for prefix in &nat64.subscribers {
+        if prefix.len() > nat64.subscriber_len {
+            let message = format!(
+                "{prefix} is less than one subscriber of {} bits; write a shorter prefix, or raise `subscriber_prefix_length`",
+                nat64.subscriber_len
+            );
+            notes.error(prefix.span, message);
+        }
+        let within = |other: &&At<Prefix6>| other.len() <= prefix.len() && other.contains(prefix.address());
+        if let Some(other) = nat64.prefixes.iter().find(within) {
+            let message = format!(
+                "subscribers {prefix} are within the NAT64 prefix {other}; packets from there are dropped (RFC 6146 §3.5); choose another prefix"
+            );
+            notes.error(prefix.span, message);
+        }
+    }
+}
+
+/// Two instances may have the same prefix, for different subscribers; else their prefixes are apart.
+fn against(
+    notes: &Notes,
+    (nat, mine): (&NatConfig, &Nat64Config),
+    (other, theirs): (&NatConfig, &Nat64Config),
+) {
+    for prefix in &mine.prefixes {
+        let Some(shared) = theirs.prefixes.iter().find(|shared| shared.overlaps(prefix.value)) else {
+            continue;
+        };
+        if shared.value != prefix.value {
+            let message = format!(
+                "{prefix} overlaps {shared} of `{}` in vrf `{}`; give both the same prefix and different `subscribers`, or prefixes that are apart",
+                other.name, nat.inside_vrf
+            );
+            notes.error(prefix.span, message);
+            continue;
+        }
+        let common = |one: &&At<Prefix6>| theirs.subscribers.iter().any(|two| two.overlaps(one.value));
+        if let Some(both) = mine.subscribers.iter().find(common) {
+            let message = format!(
+                "subscribers {both} of `{}` are served by `{}` too, behind the same prefix {prefix}; list disjoint `subscribers` in the two",
+                nat.name, other.name
+            );
+            notes.error(both.span, message);
+        }
+    }
+}
