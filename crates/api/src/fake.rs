@@ -133,6 +133,7 @@ pub fn session(n: u64) -> Session {
         outside: Ipv4Addr::from(0xc633_6401),
         outside_port: 1_024 + (n % 60_000) as u16,
         remote: Ipv4Addr::from(0xcb00_710a),
+        remote6: None,
         remote_port: if tcp { 443 } else { 53 },
         idle_s: n % 100,
         expires_s: if tcp { 7_440 } else { 300 },

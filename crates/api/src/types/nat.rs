@@ -1,6 +1,6 @@
 //! What the NAT knows: sessions, mappings, subscribers, pools, memory.
 
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -33,6 +33,10 @@ pub struct Session {
     pub remote: Ipv4Addr,
     /// Remote port.
     pub remote_port: u16,
+    /// The IPv6 address that stands for the remote; only of sessions with an IPv6 inside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub remote6: Option<Ipv6Addr>,
     /// Seconds since a packet last refreshed it.
     pub idle_s: u32,
     /// Seconds until it expires if nothing comes.

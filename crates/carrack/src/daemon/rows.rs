@@ -138,6 +138,7 @@ pub(super) fn session(names: &Names, worker: u8, row: &SessionRow) -> Session {
         outside: row.outside.ip.into(),
         outside_port: row.outside.port,
         remote: row.remote.ip.into(),
+        remote6: row.remote6,
         remote_port: row.remote.port,
         idle_s: row.idle_s,
         expires_s: row.expires_s,
