@@ -94,7 +94,7 @@ fn mistakes_are_named_where_they_are() {
     let prefixes = "prefixes = [\"64:ff9b::/96\", \"2001:db8:64::/96\"]";
     for (new, words) in [
         ("prefixes = [\"64:ff9b::/95\"] #!", "has 32, 40, 48, 56, 64 or 96 bits"),
-        ("prefixes = [\"2001:db8:0:0:100::/96\"] #!", "bits set from 64 to 71"),
+        ("prefixes = [\"2001:db8:0:0:100::/96\"] #!", "bits 64 to 71"),
         (
             "prefixes = [\"2001:db8::/32\", \"2001:db8:64::/96\"] #!",
             "overlaps 2001:db8::/32 of the same `prefixes`",

@@ -261,7 +261,10 @@ impl Directory {
         let mut denied = None;
         let mut longest = 0;
         for entry in self.prefixes.iter().filter(|entry| entry.vrf == vrf) {
-            let Some(address) = entry.prefix.extract(destination) else { continue };
+            if !entry.prefix.contains(destination) {
+                continue;
+            }
+            let address = entry.prefix.extract_unchecked(destination);
             let len = entry.prefix.prefix().len();
             if len < longest {
                 break;

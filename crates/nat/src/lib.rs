@@ -21,7 +21,6 @@ mod flow;
 mod line;
 mod manage;
 pub mod nat64;
-mod nat_prefix;
 mod ownership;
 pub mod policy;
 mod pool;

@@ -3,7 +3,7 @@
 use carrack_base::Prefix6;
 
 use crate::flow::Inside;
-pub use crate::nat_prefix::NatPrefix;
+pub use carrack_xlat::NatPrefix;
 
 /// IPv6 subscribers of an instance and the prefixes they reach IPv4 by.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -111,6 +111,6 @@ fn check_embedded(found: &Embedded) -> Result<(), Reason> {
     if first == 0 || first == 127 || first >= 224 {
         return Err(Reason::Nat64DestinationInvalid);
     }
-    let well_known = found.prefix.is_well_known() && !crate::nat_prefix::is_global(found.address);
+    let well_known = found.prefix.is_well_known() && !carrack_xlat::global::is_global(found.address);
     if well_known { Err(Reason::Nat64DestinationInvalid) } else { Ok(()) }
 }

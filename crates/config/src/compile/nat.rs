@@ -63,7 +63,7 @@ impl Build<'_> {
             // From 1: 0 is "no prefix".
             let via = self.ids.prefixes.id(&prefix_name(nat, prefix.value)) + 1;
             // Validation refuses what is no prefix for this.
-            Some(Nat64Prefix { via, prefix: NatPrefix::new(prefix.value)? })
+            Some(Nat64Prefix { via, prefix: NatPrefix::new(prefix.value).ok()? })
         });
         Nat64 {
             prefixes: prefixes.collect(),

@@ -23,22 +23,11 @@ pub(super) fn check(notes: &Notes, config: &Config) {
     }
 }
 
-/// RFC 6052 §2.2: six lengths, and octet `u` is zero.
+/// RFC 6052 §2.1 and §2.2: six lengths, octet `u` is zero, the well-known prefix is whole.
 fn usable(notes: &Notes, prefix: &At<Prefix6>) {
-    if NatPrefix::new(prefix.value).is_some() {
-        return;
+    if let Err(why) = NatPrefix::new(prefix.value) {
+        notes.error(prefix.span, format!("{prefix} cannot stand for the IPv4 Internet: {why}"));
     }
-    let message = if [32, 40, 48, 56, 64, 96].contains(&prefix.len()) {
-        format!(
-            "{prefix} has bits set from 64 to 71, which must be zero (RFC 6052 §2.2); choose another prefix"
-        )
-    } else {
-        format!(
-            "{prefix} cannot hold IPv4 addresses: a NAT64 prefix has 32, 40, 48, 56, 64 or 96 bits (RFC 6052 §2.2); write for example {}/96",
-            std::net::Ipv6Addr::from(prefix.address())
-        )
-    };
-    notes.error(prefix.span, message);
 }
 
 fn disjoint(notes: &Notes, what: &str, prefixes: &[At<Prefix6>]) {
