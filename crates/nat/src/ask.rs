@@ -22,6 +22,13 @@ impl Nat {
         instance.map_or(ExhaustedIcmp::Silent, |instance| instance.exhausted_icmp)
     }
 
+    /// The same for an IPv6 host behind a NAT64 prefix.
+    #[must_use]
+    pub fn exhausted_icmp_six(&self, via: u16) -> ExhaustedIcmp {
+        let instance = self.directory.instance_of_prefix(via).and_then(|id| self.instance(id));
+        instance.map_or(ExhaustedIcmp::Silent, |instance| instance.exhausted_icmp)
+    }
+
     /// The outside port of the session in a line; `None` when there is none.
     #[must_use]
     pub fn outside_port_of(&self, line: u32) -> Option<u16> {

@@ -341,6 +341,14 @@ impl Directory {
         self.owner_of(vrf, self.subscriber_of(embedded.instance, Inside::V6(source)))
     }
 
+    /// The same by the number of the prefix.
+    #[must_use]
+    pub fn owner_of_six(&self, vrf: VrfId, via: u16, source: u128) -> WorkerId {
+        let host = Inside::V6(source);
+        let instance = self.instance_of_prefix(via);
+        self.owner_of(vrf, instance.map_or(host, |instance| self.subscriber_of(instance, host)))
+    }
+
     /// The worker that owns an IPv4 subscriber.
     #[inline]
     #[must_use]

@@ -31,7 +31,7 @@ impl Nat {
             inside: HostEndpoint { ip: session.inside().into(), port: session.inside_port },
             outside: session.outside(),
             remote: session.remote(),
-            remote6: session.is_six().then(|| self.way_of(session).remote6.into()),
+            remote6: session.is_six().then(|| self.way_of(session).remote6().into()),
             idle_s,
             expires_s: timeout.saturating_sub(idle_s),
             packets_out: session.packets_out,

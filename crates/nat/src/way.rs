@@ -12,14 +12,14 @@ use crate::line::{Mapping, Session};
 use crate::nat64::NatPrefix;
 use crate::row::Endpoint;
 
-/// The ends of a session on both sides. A packet going out has (`inside6`, `remote6`) before and (`outside`, `remote`)
+/// The ends of a session on both sides. A packet going out has (`inside6`, [`Way::remote6`]) before and (`outside`, `remote`)
 /// after; one coming in the other way round, source and destination exchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Way {
     /// The IPv6 host, host byte order.
     pub inside6: u128,
-    /// The IPv6 address that stands for the remote, host byte order.
-    pub remote6: u128,
+    /// The prefix behind which the host sees IPv4.
+    pub prefix: Option<NatPrefix>,
     /// The host's port or ICMP identifier.
     pub inside_port: u16,
     /// What the host has outside.
@@ -28,6 +28,20 @@ pub struct Way {
     pub remote: Endpoint,
     /// Change of a TCP or UDP checksum going out; [`Delta::negated`] coming in.
     pub l4_delta: Delta,
+}
+
+impl Way {
+    /// The IPv6 address that stands for an IPv4 one, host byte order.
+    #[must_use]
+    pub fn embed(&self, ip: u32) -> u128 {
+        self.prefix.map_or(0, |prefix| prefix.embed(ip))
+    }
+
+    /// The IPv6 address that stands for the remote, host byte order.
+    #[must_use]
+    pub fn remote6(&self) -> u128 {
+        self.embed(self.remote.ip)
+    }
 }
 
 impl Nat {
@@ -74,10 +88,9 @@ impl Nat {
     }
 
     pub(crate) fn way_of(&self, session: &Session) -> Way {
-        let prefix = self.directory.prefix_of(session.via());
         Way {
             inside6: session.inside6(),
-            remote6: prefix.map_or(0, |prefix| prefix.embed(session.remote_ip)),
+            prefix: self.directory.prefix_of(session.via()),
             inside_port: session.inside_port,
             outside: session.outside(),
             remote: session.remote(),

@@ -58,8 +58,11 @@ pub struct Meta {
     pub(crate) hash: u64,
     /// Likely session line.
     pub(crate) line: u32,
-    /// MTU of the link the packet did not fit.
+    /// MTU of the link the packet did not fit, or which of its octets is at fault.
     pub(crate) mtu: u16,
+    /// Most octets of the fragments that an IPv6 packet made of an IPv4 one goes on in; 0 when it goes whole
+    /// (RFC 7915 §4).
+    pub(crate) cut_to: u16,
     /// Number of the trace, 0 for none.
     pub(crate) traced: u32,
     pub(crate) fate: Fate,
@@ -84,6 +87,7 @@ impl Default for Meta {
             hash: 0,
             line: NO_LINE,
             mtu: 0,
+            cut_to: 0,
             traced: 0,
             fate: Fate::Going,
         }

@@ -5,9 +5,10 @@ use carrack_base::{Family, IfIndex, Now, Reason};
 use carrack_frame::{Frame, FramePool};
 use carrack_nat::Direction;
 use carrack_wire::ethernet::{MacAddr, ethertype};
-use carrack_wire::fragment::Fragments;
+use carrack_wire::fragment::{Fragment, Fragments};
+use carrack_wire::fragment6::{Fragment6, Fragments6};
 use carrack_wire::ipv4::{FLAG_DF, Ipv4View};
-use carrack_wire::ipv6::{HEADER_LEN, is_link_local};
+use carrack_wire::ipv6::{HEADER_LEN, Ipv6View, is_link_local};
 
 use crate::burst::Meta;
 use crate::fragments::rewrite_identification;
@@ -51,7 +52,7 @@ impl Worker {
         pool: &mut dyn FramePool,
     ) -> Result<(), Refused> {
         if meta.family == Family::V6 {
-            return self.forward6(plan, frame, meta, now);
+            return self.forward6(plan, frame, meta, now, pool);
         }
         let Some(hop) = plan.route(meta.vrf, meta.destination) else {
             return Err((frame, Reason::NoRoute));
@@ -102,7 +103,14 @@ impl Worker {
 
     /// The same for IPv6, which no router fragments (RFC 8200 §5).
     #[inline(never)]
-    fn forward6(&mut self, plan: &Plan, mut frame: Frame, meta: &mut Meta, now: Now) -> Result<(), Refused> {
+    fn forward6(
+        &mut self,
+        plan: &Plan,
+        mut frame: Frame,
+        meta: &mut Meta,
+        now: Now,
+        pool: &mut dyn FramePool,
+    ) -> Result<(), Refused> {
         let (interface, next) = match self.way6(plan, meta) {
             Ok(Some(way)) => way,
             Ok(None) => return self.local6(frame, meta, now),
@@ -122,7 +130,7 @@ impl Worker {
             return Err((frame, Reason::Ipv6Truncated));
         };
         let total = HEADER_LEN + usize::from(u16::from_be_bytes([head[4], head[5]]));
-        if total > usize::from(line.mtu) {
+        if total > usize::from(line.mtu) && meta.cut_to == 0 {
             meta.mtu = line.mtu;
             return Err((frame, Reason::FragmentationNeeded));
         }
@@ -135,7 +143,76 @@ impl Worker {
         }
         // What follows the packet in its frame is padding; more than an Ethernet frame needs would pass the MTU unseen.
         frame.truncate((l3 + total).max(FRAME_BYTES_MIN));
+        if meta.cut_to != 0 {
+            return self.cut_and_send(frame, meta, interface, line, next.into(), now, pool);
+        }
         self.deliver(frame, meta, interface, line, next.into(), now)
+    }
+
+    /// RFC 7915 §4.1: a translator fragments in the name of the IPv4 sender who allowed it.
+    #[cold]
+    #[allow(clippy::too_many_arguments, reason = "one call site")]
+    fn cut_and_send(
+        &mut self,
+        frame: Frame,
+        meta: &Meta,
+        interface: IfIndex,
+        line: &Line,
+        next: Address,
+        now: Now,
+        pool: &mut dyn FramePool,
+    ) -> Result<(), Refused> {
+        let packet = frame.bytes().get(usize::from(meta.flow.l3)..).unwrap_or(&[]);
+        let mtu = usize::from(meta.cut_to.min(line.mtu));
+        let plan = Ipv6View::parse(packet).ok().and_then(|view| Fragments6::plan(view, mtu, 0).ok());
+        let Some(plan) = plan else { return Err((frame, Reason::Ipv6FragmentInvalid)) };
+        let pieces = plan.clone().map(|piece| (piece.total_len(), piece));
+        let write = |piece: &Fragment6, out: &mut [u8]| plan.write(piece, out);
+        self.send_pieces(pieces, write, meta, interface, line, next, now, pool);
+        self.consume(frame, meta, interface, now);
+        Ok(())
+    }
+
+    /// Sends the pieces of a packet, each in a buffer of its own and one more packet made here.
+    #[allow(clippy::too_many_arguments, reason = "two call sites")]
+    fn send_pieces<P>(
+        &mut self,
+        pieces: impl Iterator<Item = (usize, P)>,
+        write: impl Fn(&P, &mut [u8]) -> Option<usize>,
+        meta: &Meta,
+        interface: IfIndex,
+        line: &Line,
+        next: Address,
+        now: Now,
+        pool: &mut dyn FramePool,
+    ) {
+        let own = Meta { flow: carrack_nat::Flow { l3: 0, ..meta.flow }, traced: 0, ..*meta };
+        for (len, at) in pieces {
+            let mut piece = pool.alloc();
+            let written = piece.as_mut().and_then(|piece| piece.append(len)).and_then(|out| write(&at, out));
+            // The whole packet is one received; each fragment is one more made here. The original ends as consumed.
+            self.accounts.originated += 1;
+            let Some(piece) = piece else {
+                self.accounts.drop_n(Reason::FramePoolEmpty, 1);
+                continue;
+            };
+            let sent = match written {
+                Some(_) => self.deliver(piece, &own, interface, line, next, now),
+                None => Err((piece, Reason::FramePoolEmpty)),
+            };
+            if let Err((piece, reason)) = sent {
+                self.discard(piece, &own, reason, now);
+            }
+        }
+    }
+
+    /// A packet that has gone on in pieces ends here.
+    fn consume(&mut self, frame: Frame, meta: &Meta, interface: IfIndex, now: Now) {
+        if meta.traced != 0 {
+            self.taps.step(Stage::Forward, interface, TraceOutcome::Consumed, meta, frame.bytes(), now);
+        }
+        self.accounts.consumed += 1;
+        self.dead.push(frame);
     }
 
     /// The interface and neighbour that an IPv6 packet goes to; `None` for the router itself.
@@ -252,37 +329,15 @@ impl Worker {
             rewrite_identification(&Meta { fragment_id, ..*meta }, frame.bytes_mut());
         }
         let packet = frame.bytes().get(usize::from(meta.flow.l3)..).unwrap_or(&[]);
-        let Some(mut plan) =
+        let Some(plan) =
             Ipv4View::parse(packet).ok().and_then(|view| Fragments::plan(view, usize::from(line.mtu)).ok())
         else {
             return Err((frame, Reason::Ipv4FragmentInvalid));
         };
-        let own = Meta { flow: carrack_nat::Flow { l3: 0, ..meta.flow }, traced: 0, ..*meta };
-        while let Some(fragment) = plan.next() {
-            let mut piece = pool.alloc();
-            let written = piece
-                .as_mut()
-                .and_then(|piece| piece.append(fragment.total_len()))
-                .and_then(|out| plan.write(&fragment, out));
-            // The whole packet is one received; each fragment is one more made here. The original ends as consumed.
-            self.accounts.originated += 1;
-            let Some(piece) = piece else {
-                self.accounts.drop_n(Reason::FramePoolEmpty, 1);
-                continue;
-            };
-            let sent = match written {
-                Some(_) => self.deliver(piece, &own, interface, line, next, now),
-                None => Err((piece, Reason::FramePoolEmpty)),
-            };
-            if let Err((piece, reason)) = sent {
-                self.discard(piece, &own, reason, now);
-            }
-        }
-        if meta.traced != 0 {
-            self.taps.step(Stage::Forward, interface, TraceOutcome::Consumed, meta, frame.bytes(), now);
-        }
-        self.accounts.consumed += 1;
-        self.dead.push(frame);
+        let pieces = plan.clone().map(|piece| (piece.total_len(), piece));
+        let write = |piece: &Fragment, out: &mut [u8]| plan.write(piece, out);
+        self.send_pieces(pieces, write, meta, interface, line, next, now, pool);
+        self.consume(frame, meta, interface, now);
         Ok(())
     }
 

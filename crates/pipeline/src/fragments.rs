@@ -6,10 +6,12 @@
 
 use std::collections::VecDeque;
 
-use carrack_base::{Now, Proto};
+use carrack_base::{Family, Now, Proto};
 use carrack_frame::Frame;
 use carrack_nat::{Direction, Kind, Rng};
 use carrack_tables::{Arena, ArenaError, Index, KeyedHasher, PagePreference, Slab};
+
+use carrack_wire::ipv6;
 
 use crate::burst::Meta;
 
@@ -82,8 +84,11 @@ pub(crate) struct Fragments {
     rng: Rng,
 }
 
-/// Fields of the IPv4 header that a fragment is told apart by.
-fn key_of(meta: &Meta, frame: &[u8]) -> Option<[u64; 2]> {
+/// Fields of the header that a fragment is told apart by.
+fn key_of(hasher: &KeyedHasher, meta: &Meta, frame: &[u8]) -> Option<[u64; 2]> {
+    if meta.family == Family::V6 {
+        return key_of_six(hasher, meta, frame);
+    }
     let id = frame.get(usize::from(meta.flow.l3) + 4..)?.first_chunk::<2>()?;
     Some([
         u64::from(meta.flow.src) << 32 | u64::from(meta.flow.dst),
@@ -94,8 +99,27 @@ fn key_of(meta: &Meta, frame: &[u8]) -> Option<[u64; 2]> {
     ])
 }
 
+/// RFC 8200 §4.5: source, destination and identification, and here what the first header behind is.
+fn key_of_six(hasher: &KeyedHasher, meta: &Meta, frame: &[u8]) -> Option<[u64; 2]> {
+    let header = frame.get(usize::from(meta.fragment_at)..)?.first_chunk::<8>()?;
+    let id = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
+    let half = |address: u128| hasher.hash2((address >> 64) as u64, address as u64);
+    let addresses = half(meta.flow.src6) ^ half(meta.flow.dst6).rotate_left(1);
+    let rest = u64::from(meta.flow.ip_proto) << 24 | u64::from(meta.flow.vrf.0) << 8 | 11;
+    Some([addresses, u64::from(id) << 32 | rest])
+}
+
 /// (offset, payload bytes, more fragments follow).
 fn extent(meta: &Meta, frame: &[u8]) -> Option<(u32, u32, bool)> {
+    if meta.family == Family::V6 {
+        let l3 = usize::from(meta.flow.l3);
+        let header = frame.get(usize::from(meta.fragment_at)..)?.first_chunk::<8>()?;
+        let head = frame.get(l3..)?.first_chunk::<{ ipv6::HEADER_LEN }>()?;
+        let word = u16::from_be_bytes([header[2], header[3]]);
+        let end = l3 + ipv6::HEADER_LEN + usize::from(u16::from_be_bytes([head[4], head[5]]));
+        let len = end.saturating_sub(usize::from(meta.fragment_at) + ipv6::FRAGMENT_HEADER_LEN);
+        return Some((u32::from(word & 0xfff8), len as u32, word & 1 != 0));
+    }
     let head = frame.get(usize::from(meta.flow.l3)..)?.first_chunk::<20>()?;
     let word = u16::from_be_bytes([head[6], head[7]]);
     let header_len = u32::from(head[0] & 0x0f) * 4;
@@ -130,7 +154,7 @@ impl Fragments {
 
     /// The worker that brings a datagram's fragments together.
     pub(crate) fn home(&self, meta: &Meta, frame: &[u8], workers: u8) -> u8 {
-        let Some(key) = key_of(meta, frame) else { return 0 };
+        let Some(key) = key_of(&self.hasher, meta, frame) else { return 0 };
         // Not the hash of the table: a worker's datagrams would crowd into a part of their index.
         let hash = self.hasher.hash2(key[0], !key[1]);
         ((u128::from(hash) * u128::from(workers)) >> 64) as u8
@@ -148,10 +172,9 @@ impl Fragments {
         timeout_ms: u32,
         now: Now,
     ) -> Outcome {
-        let Some((key, (offset, len, more))) = frame
-            .as_ref()
-            .and_then(|frame| Some((key_of(meta, frame.bytes())?, extent(meta, frame.bytes())?)))
-        else {
+        let Some((key, (offset, len, more))) = frame.as_ref().and_then(|frame| {
+            Some((key_of(&self.hasher, meta, frame.bytes())?, extent(meta, frame.bytes())?))
+        }) else {
             return Outcome::TableFull;
         };
         let hash = self.hash(key);
@@ -182,7 +205,7 @@ impl Fragments {
 
     /// After a first fragment: the fragments that waited for it, one a call, in order of arrival.
     pub(crate) fn next_released(&mut self, meta: &Meta, frame: &[u8]) -> Option<(Frame, Meta)> {
-        let key = key_of(meta, frame)?;
+        let key = key_of(&self.hasher, meta, frame)?;
         let hash = self.hash(key);
         let id = self.index.find(hash, |id| self.lines.get(id).is_some_and(|line| line.key == key))?;
         let (held, mut meta) = self.unchain(id)?;
@@ -193,7 +216,7 @@ impl Fragments {
     /// The first fragment has gone on: what still waits for it follows by [`Fragments::next_ready`]; a complete
     /// datagram is forgotten.
     pub(crate) fn finish_first(&mut self, meta: &Meta, frame: &[u8]) {
-        let Some(key) = key_of(meta, frame) else { return };
+        let Some(key) = key_of(&self.hasher, meta, frame) else { return };
         let hash = self.hash(key);
         let found = self.index.find(hash, |id| self.lines.get(id).is_some_and(|line| line.key == key));
         match found.and_then(|id| Some((id, self.lines.get(id)?.waiting))) {
@@ -226,7 +249,7 @@ impl Fragments {
 
     /// The datagram of this fragment is complete: forget it.
     pub(crate) fn forget_complete(&mut self, meta: &Meta, frame: &[u8]) {
-        let Some(key) = key_of(meta, frame) else { return };
+        let Some(key) = key_of(&self.hasher, meta, frame) else { return };
         let hash = self.hash(key);
         let found = self.index.find(hash, |id| self.lines.get(id).is_some_and(|line| line.key == key));
         let Some((id, line)) = found.and_then(|id| Some((id, *self.lines.get(id)?))) else { return };

@@ -7,6 +7,7 @@
 
 mod background;
 mod burst;
+mod cross;
 mod dump;
 mod exits;
 mod express;

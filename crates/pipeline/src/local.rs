@@ -72,7 +72,10 @@ impl Worker {
             return;
         }
         // RFC 1812 §4.3.2.7, RFC 4443 §2.4 (e.4): nothing about link-layer broadcasts.
-        let to_group = meta.flow.l3 >= 14 && frame.bytes().first().is_some_and(|first| first & 1 != 0);
+        // What has been translated was to this station alone.
+        let to_group = meta.translated.is_none()
+            && meta.flow.l3 >= 14
+            && frame.bytes().first().is_some_and(|first| first & 1 != 0);
         if !to_group {
             let packet = frame.bytes().get(usize::from(meta.flow.l3)..).unwrap_or(&[]);
             self.answer_packet(packet, meta, reason, now, pool);
@@ -102,7 +105,7 @@ impl Worker {
 
     fn message_for(&self, meta: &Meta, reason: Reason) -> Option<ErrorMessage> {
         Some(match reason.info().icmp {
-            IcmpReply::Silent | IcmpReply::BeyondScope => return None,
+            IcmpReply::Silent | IcmpReply::BeyondScope | IcmpReply::ParameterProblem => return None,
             IcmpReply::TimeExceeded => ErrorMessage::TtlExceeded,
             IcmpReply::NetUnreachable => ErrorMessage::Unreachable { code: 0 },
             IcmpReply::HostUnreachable => ErrorMessage::Unreachable { code: 1 },
@@ -179,7 +182,7 @@ impl Worker {
 
     /// Takes an error of our own through the NAT, once or (about a hairpinned packet) twice; the second time perhaps
     /// at another worker.
-    fn translate_own_error(
+    pub(crate) fn translate_own_error(
         &mut self,
         frame: &mut Frame,
         meta: &mut Meta,
@@ -205,7 +208,15 @@ impl Worker {
                     }
                     direction = Direction::In;
                 }
-                Verdict::Crosses { .. } => return Err(Reason::NatIcmpNoSession),
+                Verdict::Crosses { vrf, hairpin, .. } => {
+                    let way = self.nat.way_of_error();
+                    self.cross(frame, meta, &way, direction, vrf)?;
+                    if !hairpin || direction == Direction::In {
+                        return Ok(Way::Here);
+                    }
+                    meta.enter(frame.bytes(), vrf);
+                    direction = Direction::In;
+                }
                 Verdict::Untouched => return Ok(Way::Here),
                 Verdict::Drop(reason) => return Err(reason),
                 Verdict::Held => return Err(Reason::NatIcmpNoSession),
@@ -216,7 +227,7 @@ impl Worker {
 
 /// Where an error of our own goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub(crate) enum Way {
     /// To be routed by this worker.
     Here,
     /// Through the NAT of that worker.

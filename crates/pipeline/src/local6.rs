@@ -2,15 +2,17 @@
 
 use carrack_base::{Family, IcmpReply, Now, Proto, Reason};
 use carrack_frame::{Frame, FramePool};
+use carrack_nat::policy::ExhaustedIcmp;
 use carrack_nat::{Flow, Kind};
 use carrack_wire::icmpv6::{
-    Class, ERROR_LEN_MAX, ErrorMessage, class_of, kind, may_cause_error, unreachable, write_error,
+    Class, ERROR_LEN_MAX, ErrorMessage, class_of, kind, may_cause_error, parameter, unreachable, write_error,
 };
 use carrack_wire::ipv6::{HEADER_LEN, Ipv6View, is_link_local, next_header};
 use carrack_wire::ndp::{NdpError, NdpMessage};
 
-use crate::burst::Meta;
+use crate::burst::{Meta, Resume};
 use crate::forward::Refused;
+use crate::local::{Way, opposite};
 use crate::plan::Hop;
 use crate::worker::Worker;
 
@@ -66,7 +68,8 @@ impl Worker {
         now: Now,
         pool: &mut dyn FramePool,
     ) {
-        let (Some(message), Ok(original)) = (message_for(about, reason), Ipv6View::parse_quoted(packet))
+        let (Some(message), Ok(original)) =
+            (self.message6_for(about, reason), Ipv6View::parse_quoted(packet))
         else {
             return;
         };
@@ -100,10 +103,20 @@ impl Worker {
             ..Meta::default()
         };
         let written = error.get(..len).is_some_and(|error| frame.set_bytes(error));
-        let sent = if written {
-            self.forward(frame, &mut meta, now, pool)
-        } else {
-            Err((frame, Reason::FramePoolEmpty))
+        // About a packet that came from IPv4: back through the NAT, so that its sender hears of his own packet.
+        let way = match about.translated {
+            _ if !written => Err(Reason::FramePoolEmpty),
+            Some(direction) => match self.nat.admit(&mut meta.flow) {
+                Ok(true) => self.translate_own_error(&mut frame, &mut meta, opposite(direction), now),
+                Ok(false) => Err(Reason::NatIcmpNoSession),
+                Err(reason) => Err(reason),
+            },
+            None => Ok(Way::Here),
+        };
+        let sent = match way {
+            Ok(Way::Here) => self.forward(frame, &mut meta, now, pool),
+            Ok(Way::Worker(owner)) => self.hand_to(frame, &meta, owner, Resume::Nat),
+            Err(reason) => Err((frame, reason)),
         };
         if let Err((frame, reason)) = sent {
             self.discard(frame, &meta, reason, now);
@@ -132,6 +145,18 @@ fn is_discovery(frame: &Frame, meta: &Meta) -> bool {
     }
 }
 
+impl Worker {
+    fn message6_for(&self, meta: &Meta, reason: Reason) -> Option<ErrorMessage> {
+        let code = match (reason.info().icmp, self.nat.exhausted_icmp_six(meta.flow.via)) {
+            // RFC 6888 REQ-11b: as the instance says.
+            (IcmpReply::NatExhausted, ExhaustedIcmp::HostUnreachable) => unreachable::ADDRESS,
+            (IcmpReply::NatExhausted, ExhaustedIcmp::AdminProhibited) => unreachable::ADMIN_PROHIBITED,
+            _ => return message_for(meta, reason),
+        };
+        Some(ErrorMessage::Unreachable { code })
+    }
+}
+
 fn message_for(meta: &Meta, reason: Reason) -> Option<ErrorMessage> {
     let unreachable = |code| Some(ErrorMessage::Unreachable { code });
     match reason.info().icmp {
@@ -142,6 +167,10 @@ fn message_for(meta: &Meta, reason: Reason) -> Option<ErrorMessage> {
         IcmpReply::PortUnreachable => unreachable(unreachable::PORT),
         // RFC 4443 §3.2.
         IcmpReply::FragmentationNeeded => Some(ErrorMessage::PacketTooBig { mtu: meta.mtu.into() }),
+        IcmpReply::ParameterProblem => {
+            let (code, pointer) = (parameter::ERRONEOUS_FIELD, u32::from(meta.mtu));
+            Some(ErrorMessage::ParameterProblem { code, pointer })
+        }
         IcmpReply::BeyondScope => unreachable(unreachable::BEYOND_SCOPE),
         IcmpReply::AdminProhibited => unreachable(unreachable::ADMIN_PROHIBITED),
     }

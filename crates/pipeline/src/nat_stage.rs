@@ -4,6 +4,7 @@
 use carrack_base::{Now, Proto, Reason, VrfId};
 use carrack_frame::Frame;
 use carrack_nat::{Direction, Kind, NO_LINE, Verdict};
+use carrack_wire::ipv6::Ipv6View;
 
 use crate::burst::{Burst, Fate, Handover, Meta, Resume};
 use crate::forward::Refused;
@@ -65,6 +66,9 @@ impl Worker {
         let owner = match meta.direction {
             None => None,
             Some(_) if flow.kind == Kind::IcmpError => self.owner_of_error(meta, frame),
+            Some(Direction::Out) if flow.is_six() => {
+                Some(directory.owner_of_six(flow.vrf, flow.via, flow.src6))
+            }
             Some(Direction::Out) => directory.owner_of_source(flow.vrf, flow.src),
             Some(Direction::In) => {
                 directory.owner_of_outside(flow.vrf, flow.dst, flow.proto as u8, flow.dport)
@@ -77,6 +81,10 @@ impl Worker {
     #[cold]
     fn owner_of_error(&self, meta: &Meta, frame: Option<&Frame>) -> Option<carrack_base::WorkerId> {
         let packet = frame?.bytes().get(usize::from(meta.flow.l4) + 8..)?;
+        if meta.flow.is_six() {
+            let inner = Ipv6View::parse_quoted(packet).ok()?;
+            return Some(self.nat.directory().owner_of_six(meta.flow.vrf, meta.flow.via, inner.dst()));
+        }
         let inner = carrack_wire::ipv4::Ipv4View::parse_quoted(packet).ok()?;
         let proto = Proto::from_ip(inner.protocol());
         let word =
@@ -178,7 +186,7 @@ impl Worker {
     fn translate_one(&mut self, frame: &mut Frame, meta: &mut Meta, now: Now) -> Next {
         let Some(direction) = meta.direction else { return Next::Stay };
         let plan = &self.plan;
-        let here = meta.flow.vrf;
+        let (here, six) = (meta.flow.vrf, meta.flow.is_six());
         let verdict = self.nat.process(
             &meta.flow,
             direction,
@@ -186,7 +194,11 @@ impl Worker {
             meta.line,
             frame.bytes_mut(),
             now,
-            |outside, destination| leaves(plan, here, outside, destination),
+            |outside, destination| match six {
+                false => leaves(plan, here, outside, destination),
+                // An IPv6 packet to a NAT64 prefix cannot go on as it is, so it goes wherever the address leads.
+                true => !matches!(plan.route(outside, destination), None | Some(Hop::Local)),
+            },
         );
         match verdict {
             Verdict::Translated { line, created, vrf, hairpin } => {
@@ -207,12 +219,15 @@ impl Worker {
                     return self.hairpin(frame, meta, vrf, now);
                 }
             }
+            Verdict::Untouched if six => meta.fate = Fate::Dropped(Reason::NoRoute),
             Verdict::Untouched => {
                 if meta.traced != 0 {
                     self.taps.step(Stage::Nat, meta.ingress, TraceOutcome::Exempt, meta, frame.bytes(), now);
                 }
             }
-            Verdict::Crosses { .. } => meta.fate = Fate::Dropped(Reason::NatNoInstance),
+            Verdict::Crosses { line, created, vrf, hairpin } => {
+                return self.take_across(frame, meta, direction, (line, created, vrf, hairpin), now);
+            }
             Verdict::Drop(reason) => meta.fate = Fate::Dropped(reason),
             Verdict::Held => {
                 if meta.traced != 0 {
@@ -222,6 +237,35 @@ impl Worker {
             }
         }
         Next::Stay
+    }
+
+    /// A packet of a session between IPv6 and IPv4.
+    fn take_across(
+        &mut self,
+        frame: &mut Frame,
+        meta: &mut Meta,
+        direction: Direction,
+        (line, created, vrf, hairpin): (u32, bool, VrfId, bool),
+        now: Now,
+    ) -> Next {
+        let is_error = meta.flow.kind == Kind::IcmpError;
+        let way = if is_error { Some(self.nat.way_of_error()) } else { self.nat.way(line) };
+        meta.line = line;
+        let crossed = match way {
+            Some(way) => self.cross(frame, meta, &way, direction, vrf),
+            None => Err(Reason::SnapshotStale),
+        };
+        if let Err(reason) = crossed {
+            meta.fate = Fate::Dropped(reason);
+            return Next::Stay;
+        }
+        if meta.is_fragment && direction == Direction::Out {
+            rewrite_identification(meta, frame.bytes_mut());
+        }
+        if meta.traced != 0 {
+            self.trace_translation(frame, meta, line, created, hairpin, now);
+        }
+        if hairpin { self.hairpin(frame, meta, vrf, now) } else { Next::Stay }
     }
 
     /// RFC 4787 REQ-9, REQ-9a and RFC 5382 REQ-8, REQ-8a: the packet, now with its outside source, comes in again as if

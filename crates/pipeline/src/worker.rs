@@ -6,7 +6,7 @@ use std::sync::Arc;
 use carrack_base::counters::Accounts;
 use carrack_base::{BURST_PACKETS_MAX, IfIndex, Now, PortId, Reason, WorkerId};
 use carrack_frame::{Frame, FramePool};
-use carrack_nat::{Nat, Rng, WorkerGroup};
+use carrack_nat::{Direction, Nat, Rng, WorkerGroup};
 use carrack_tables::{ArenaError, KeyedHasher, PagePreference, cycles};
 
 use crate::burst::{Burst, Fate, Handover, Meta, Resume};
@@ -20,7 +20,7 @@ use crate::parse::{Parsed, has_source_route, parse, parse_common};
 use crate::parse6::check_path6;
 use crate::plan::{Hop, Plan};
 use crate::policer::Buckets;
-use crate::snapshot::WorkerSizes;
+use crate::snapshot::{Side, WorkerSizes};
 use crate::stats::{SAMPLE_EVERY, Stage, WorkerStats};
 use crate::taps::Taps;
 
@@ -193,7 +193,9 @@ impl Worker {
             *meta = Meta::default();
             let parsed = parse(&plan, port, frame.bytes(), meta).and_then(|parsed| match parsed {
                 Parsed::Ipv4 => check_path(&plan, frame.bytes(), meta).map(|()| parsed),
-                Parsed::Ipv6 => check_path6(&plan, frame.bytes(), meta).map(|()| parsed),
+                Parsed::Ipv6 => check_path6(&plan, frame.bytes(), meta)
+                    .and_then(|()| admit(&self.nat, &plan, meta))
+                    .map(|()| parsed),
                 Parsed::Arp | Parsed::Link6 => Ok(parsed),
             });
             if watched {
@@ -550,4 +552,13 @@ impl Lap for Option<StageClock> {
             clock.last = now;
         }
     }
+}
+
+/// An IPv6 packet from inside to a NAT64 prefix is one for the NAT.
+fn admit(nat: &Nat, plan: &Plan, meta: &mut Meta) -> Result<(), Reason> {
+    let is_inside = plan.line(meta.ingress).is_some_and(|line| line.side == Side::Inside);
+    if is_inside && nat.admit(&mut meta.flow)? {
+        meta.direction = Some(Direction::Out);
+    }
+    Ok(())
 }

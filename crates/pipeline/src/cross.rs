@@ -1,0 +1,195 @@
+//! Packets that go on in the other IP version (RFC 7915): headers are exchanged within the frame, before a payload that
+//! stays where it is.
+
+use carrack_base::{Family, Proto, Reason, VrfId};
+use carrack_frame::Frame;
+use carrack_nat::{Direction, Kind, Way};
+use carrack_wire::ipv4::{self, Ipv4View};
+use carrack_wire::ipv6::{self, Ipv6View};
+use carrack_xlat::{
+    Moved, Mtus, Ports, ROOM, Refused, Rules, V4ErrorWay, V4Way, V6ErrorWay, V6Way, error_to_v4, error_to_v6,
+    to_v4, to_v6,
+};
+
+use crate::burst::Meta;
+use crate::plan::{Hop, Line};
+use crate::worker::Worker;
+
+/// Sizes of packets are for the stage that knows the next hop; the translator is told of none.
+const MTU_UNKNOWN: u16 = u16::MAX;
+
+impl Worker {
+    /// Exchanges the headers of a packet between IPv6 and IPv4; `meta` then describes the packet it has become, which
+    /// continues in routing instance `vrf`.
+    pub(crate) fn cross(
+        &mut self,
+        frame: &mut Frame,
+        meta: &mut Meta,
+        way: &Way,
+        direction: Direction,
+        vrf: VrfId,
+    ) -> Result<(), Reason> {
+        match direction {
+            Direction::Out => self.cross_to_v4(frame, meta, way, vrf)?,
+            Direction::In => self.cross_to_v6(frame, meta, way, vrf)?,
+        }
+        (meta.translated, meta.vrf, meta.flow.vrf) = (Some(direction), vrf, vrf);
+        meta.raw_from_outside = false;
+        Ok(())
+    }
+
+    fn cross_to_v4(
+        &mut self,
+        frame: &mut Frame,
+        meta: &mut Meta,
+        way: &Way,
+        vrf: VrfId,
+    ) -> Result<(), Reason> {
+        let l3 = usize::from(meta.flow.l3);
+        let packet = frame.bytes().get(l3..).and_then(|bytes| Ipv6View::parse(bytes).ok());
+        let packet = packet.ok_or(Reason::XlatTruncated)?;
+        let found = packet.extensions().map_err(|_| Reason::Ipv6ExtensionInvalid)?;
+        let end = l3 + packet.packet().len();
+        let v4 = |src, dst, ports| V4Way { src, dst, ports, identification: 0, mtu: MTU_UNKNOWN };
+        let here = (way.outside, way.remote);
+        let is_error = meta.flow.kind == Kind::IcmpError;
+        let identification = self.rng.next_u16();
+        let moved = if is_error {
+            let source = self.error_source4(meta, way, vrf);
+            let way = V4ErrorWay {
+                outer: V4Way { identification, ..v4(source, here.1.ip, Ports::KEEP) },
+                inner: v4(here.1.ip, here.0.ip, Ports { src: None, dst: Some(here.0.port) }),
+                mtus: Mtus::UNKNOWN,
+                reveal: None,
+            };
+            let buffer = frame.bytes_mut().get_mut(..end).unwrap_or(&mut []);
+            error_to_v4(buffer, l3, &found, &way, &Rules::default())
+        } else {
+            let ports = Ports { src: Some(here.0.port), dst: None };
+            let way = V4Way { identification, ..v4(here.0.ip, here.1.ip, ports) };
+            let packet = frame.bytes_mut().get_mut(l3..end).unwrap_or(&mut []);
+            let moved = to_v4(packet, &found, &way, &Rules::default());
+            moved.map(|moved| Moved { start: moved.start + l3, end: moved.end + l3, ..moved })
+        };
+        let moved = moved.map_err(|refused| reason_of(refused, meta))?;
+        frame.truncate(moved.end);
+        let flow = &mut meta.flow;
+        (flow.family, meta.family, flow.via) = (Family::V4, Family::V4, 0);
+        (flow.src, flow.dst, meta.destination) = (here.0.ip, here.1.ip, here.1.ip);
+        set_offsets(meta, moved.start, ipv4::HEADER_LEN);
+        meta.fragment_at = 0;
+        Ok(())
+    }
+
+    fn cross_to_v6(
+        &mut self,
+        frame: &mut Frame,
+        meta: &mut Meta,
+        way: &Way,
+        vrf: VrfId,
+    ) -> Result<(), Reason> {
+        let l3 = usize::from(meta.flow.l3);
+        let packet = frame.bytes().get(l3..).and_then(|bytes| Ipv4View::parse(bytes).ok());
+        let packet = packet.ok_or(Reason::XlatTruncated)?;
+        let (len, source) = (packet.packet().len(), packet.src());
+        frame.truncate(l3 + len);
+        let room = ROOM.saturating_sub(l3);
+        frame.prepend(room).ok_or(Reason::FrameHeadroom)?;
+        let l3 = l3 + room;
+        let v6 = |src, dst, ports| V6Way { src, dst, ports, mtu: MTU_UNKNOWN };
+        let here = (way.remote6(), way.inside6);
+        let moved = if meta.flow.kind == Kind::IcmpError {
+            let way = V6ErrorWay {
+                outer: v6(self.error_source6(meta, way, vrf, source), here.1, Ports::KEEP),
+                inner: v6(here.1, here.0, Ports { src: Some(way.inside_port), dst: None }),
+                mtus: Mtus::UNKNOWN,
+            };
+            error_to_v6(frame.bytes_mut(), l3, &way, &Rules::default())
+        } else {
+            let way = v6(here.0, here.1, Ports { src: None, dst: Some(way.inside_port) });
+            to_v6(frame.bytes_mut(), l3, &way, &Rules::default())
+        };
+        let moved = match moved {
+            Ok(moved) => moved,
+            Err(refused) => {
+                // As it was, for whoever tells its sender.
+                frame.trim_front(room);
+                return Err(reason_of(refused, meta));
+            }
+        };
+        frame.truncate(moved.end);
+        let flow = &mut meta.flow;
+        (flow.family, meta.family) = (Family::V6, Family::V6);
+        (flow.src6, flow.dst6) = here;
+        let head =
+            frame.bytes().get(moved.start..).and_then(|bytes| bytes.first_chunk::<{ ipv6::HEADER_LEN }>());
+        let is_piece = head.is_some_and(|head| head[6] == ipv6::next_header::FRAGMENT);
+        let fragment_len = if is_piece { ipv6::FRAGMENT_HEADER_LEN } else { 0 };
+        set_offsets(meta, moved.start, ipv6::HEADER_LEN + fragment_len);
+        meta.fragment_at = if is_piece { (moved.start + ipv6::HEADER_LEN) as u16 } else { 0 };
+        meta.cut_to = moved.cut_to.unwrap_or(0);
+        Ok(())
+    }
+
+    /// RFC 7915 §5.1: the address of an error from IPv6, whose sender has no IPv4 address: of a host behind a prefix the
+    /// one it stands for, of the router its own, else the outside address of the session (RFC 6791 §3).
+    fn error_source4(&self, meta: &Meta, way: &Way, vrf: VrfId) -> u32 {
+        let own = self.line_of(self.plan.route(vrf, way.remote.ip)).map_or(0, |line| line.address);
+        if meta.own && own != 0 { own } else { way.outside.ip }
+    }
+
+    /// The address of an error from IPv4: of the router its own, else the one that stands for the sender.
+    fn error_source6(&self, meta: &Meta, way: &Way, vrf: VrfId, sender: u32) -> u128 {
+        let own = self.line_of(self.plan.route6(vrf, way.inside6)).map_or(0, |line| line.address6);
+        if meta.own && own != 0 { own } else { way.embed(sender) }
+    }
+
+    /// The interface that a route leads out of.
+    fn line_of<A>(&self, hop: Option<Hop<A>>) -> Option<&Line> {
+        match hop? {
+            Hop::Neighbour { interface, .. } => self.plan.line(interface),
+            Hop::Local | Hop::Drop(_) => None,
+        }
+    }
+}
+
+/// Where the headers of a packet now are.
+fn set_offsets(meta: &mut Meta, start: usize, headers: usize) {
+    meta.flow.l3 = start as u16;
+    meta.flow.l4 = if meta.flow.kind == Kind::LaterFragment { 0 } else { (start + headers) as u16 };
+    if meta.flow.proto == Proto::Icmp {
+        meta.flow.ip_proto = match meta.family {
+            Family::V4 => ipv4::protocol::ICMP,
+            Family::V6 => ipv6::next_header::ICMPV6,
+        };
+    }
+}
+
+/// The drop reason for what the translator refuses, and what its answer needs.
+fn reason_of(refused: Refused, meta: &mut Meta) -> Reason {
+    match refused {
+        Refused::TransportCut => Reason::XlatTruncated,
+        Refused::NoRoom => Reason::FrameHeadroom,
+        Refused::SegmentsLeft { pointer } => {
+            meta.mtu = pointer;
+            Reason::XlatSegmentsLeft
+        }
+        Refused::HeaderBehindFragment => Reason::XlatExtensionBehindFragment,
+        Refused::SourceRoute => Reason::Ipv4SourceRoute,
+        Refused::BadOptions => Reason::XlatOptionsInvalid,
+        Refused::FragmentedIcmpV4 | Refused::FragmentedIcmpV6 => Reason::XlatIcmpFragment,
+        Refused::IcmpWithoutCounterpart | Refused::OtherFunction => Reason::XlatIcmpUntranslatable,
+        Refused::ZeroUdp | Refused::ZeroUdpFragment => Reason::XlatUdpZeroChecksum,
+        Refused::TooBigForV4 { mtu } => {
+            meta.mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
+            Reason::FragmentationNeeded
+        }
+        Refused::TooBigForV6 { mtu } => {
+            meta.mtu = mtu;
+            Reason::FragmentationNeeded
+        }
+        Refused::BadIcmpChecksum => Reason::IcmpBadChecksum,
+        Refused::BadQuotation => Reason::IcmpEmbeddedInvalid,
+        Refused::NestedError => Reason::XlatNestedError,
+    }
+}
