@@ -75,6 +75,16 @@ impl Nat {
         Ok(true)
     }
 
+    /// The same for an error of the router's own about a packet to `host`. False: the destination is in no prefix.
+    #[must_use]
+    pub fn admit_own(&self, flow: &mut Flow, host: u128) -> bool {
+        let found = self.directory.embedded(flow.vrf, host, flow.dst6);
+        if let Some(found) = found {
+            (flow.dst, flow.via) = (found.address, found.via);
+        }
+        found.is_some()
+    }
+
     /// The way of a session by its line.
     #[must_use]
     pub fn way(&self, line: u32) -> Option<Way> {

@@ -106,11 +106,10 @@ impl Worker {
         // About a packet that came from IPv4: back through the NAT, so that its sender hears of his own packet.
         let way = match about.translated {
             _ if !written => Err(Reason::FramePoolEmpty),
-            Some(direction) => match self.nat.admit(&mut meta.flow) {
-                Ok(true) => self.translate_own_error(&mut frame, &mut meta, opposite(direction), now),
-                Ok(false) => Err(Reason::NatIcmpNoSession),
-                Err(reason) => Err(reason),
-            },
+            Some(direction) if self.nat.admit_own(&mut meta.flow, original.dst()) => {
+                self.translate_own_error(&mut frame, &mut meta, opposite(direction), now)
+            }
+            Some(_) => Err(Reason::NatIcmpNoSession),
             None => Ok(Way::Here),
         };
         let sent = match way {

@@ -1,0 +1,254 @@
+//! NAT64 through the stages: IPv6 in, IPv4 out and back, with fragments, errors, sizes and bad packets.
+
+mod common;
+
+use carrack_base::Reason;
+use carrack_nat::Inside;
+use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
+use carrack_nat::policy::StaticRule;
+use carrack_pipeline::snapshot::Snapshot;
+use carrack_wire::tcp::flag;
+use common::net6::*;
+use common::*;
+
+/// A host inside.
+const A: &str = "2001:db8:1::5";
+const B: &str = "2001:db8:1::6";
+/// A server on the IPv4 side, and what stands for it.
+const SERVER: &str = "203.0.113.80";
+const SERVER6: &str = "2001:db8:64::203.0.113.80";
+
+fn serve_six(snapshot: &mut Snapshot) {
+    nat(snapshot, |i| {
+        i.nat64 = Some(Nat64 {
+            prefixes: vec![Nat64Prefix {
+                via: 1,
+                prefix: NatPrefix::new("2001:db8:64::/96".parse().unwrap()).unwrap(),
+            }],
+            subscribers: vec!["2001:db8:1::/48".parse().unwrap()],
+            subscriber_len: 64,
+        });
+    });
+}
+
+fn world64() -> World {
+    world6_with(serve_six)
+}
+
+fn port_of(endpoint: &str) -> u16 {
+    endpoint.rsplit_once(':').unwrap().1.parse().unwrap()
+}
+
+/// RFC 6146 §3.6, RFC 7915 §4.1, §5.1: there and back, the checksums right by two readers, the hop limit one less.
+#[test]
+fn udp_tcp_and_echo_go_there_and_back() {
+    let mut world = world64();
+    let frames = [
+        packet6(IN, A, SERVER6).udp(1_000, 53).ttl(9).build(),
+        packet6(IN, A, SERVER6).tcp(1_000, 80, flag::SYN).ttl(9).build(),
+        packet6(IN, A, SERVER6).echo_request(1_000, 1).ttl(9).build(),
+    ];
+    for (frame, dport) in frames.iter().zip([53, 80, 0]) {
+        let sent = world.pass(IN, frame);
+        assert_eq!(sent.port, OUT);
+        assert_eq!(sent.addresses(), (POOL.into(), SERVER.into()));
+        assert_eq!(sent.ip().ttl(), 8);
+        assert_eq!(sent.l4()[sent.l4().len() - PAYLOAD.len()..], *PAYLOAD);
+        let outside = port_of(&sent.src());
+        let back = match sent.ip().protocol() {
+            17 => packet(OUT, SERVER, POOL).udp(dport, outside).ttl(9).build(),
+            6 => packet(OUT, SERVER, POOL).tcp(dport, outside, flag::SYN | flag::ACK).ttl(9).build(),
+            _ => packet(OUT, SERVER, POOL).echo_reply(outside, 1).ttl(9).build(),
+        };
+        let got = world.pass(OUT, &back);
+        assert_eq!((got.port, got.to), (IN, mac6(A).0));
+        assert_eq!(got.addresses6(), (ip6_text(SERVER6), A.into()));
+        assert_eq!(got.ip6().hop_limit(), 8);
+        assert!(got.ip6().payload().ends_with(PAYLOAD));
+    }
+    assert_eq!(world.sessions(), 3);
+}
+
+fn ip6_text(text: &str) -> String {
+    text.parse::<std::net::Ipv6Addr>().unwrap().to_string()
+}
+
+/// RFC 6146 §3.4: fragments of either version, in order and out of it, leave by their datagram's endpoint.
+#[test]
+fn fragments_pass_both_ways_in_any_order() {
+    let data: Vec<u8> = (0..64u8).collect();
+    for order in [[0, 1], [1, 0]] {
+        let mut world = world64();
+        let whole = packet6(IN, A, SERVER6).udp(1_000, 53).payload(&data).build();
+        let datagram = whole[14 + 40..].to_vec();
+        let pieces =
+            [(0, true, &datagram[..40]), (40, false, &datagram[40..])].map(|(offset, more, bytes)| {
+                packet6(IN, A, SERVER6).fragment6(offset, more, 77).protocol(17).payload(bytes).build()
+            });
+        let mut sent: Vec<Sent> = order.iter().flat_map(|n| world.send(IN, &pieces[*n])).collect();
+        sent.extend(world.turn());
+        assert_eq!(sent.len(), 2, "{:?}", world.new_drops());
+        let ids: Vec<u16> = sent.iter().map(|s| s.ip().identification()).collect();
+        assert_eq!(ids[0], ids[1]);
+        let first = sent.iter().find(|s| s.ip().fragment_offset() == 0).unwrap();
+        let outside = u16::from_be_bytes([first.l4()[0], first.l4()[1]]);
+        // The answer, in pieces too.
+        let back = packet(OUT, SERVER, POOL).udp(53, outside).payload(&data).build();
+        let back = cut(OUT, SERVER, POOL, 17, 5, &back[34..], 40);
+        let mut got: Vec<Sent> = order.iter().flat_map(|n| world.send(OUT, &back[*n])).collect();
+        got.extend(world.turn());
+        assert_eq!(got.len(), 2, "{:?}", world.new_drops());
+        for piece in &got {
+            assert_eq!(piece.addresses6(), (ip6_text(SERVER6), A.into()));
+            assert_eq!(piece.ip6().next_header(), 44);
+        }
+        assert_eq!(world.sessions(), 1);
+    }
+}
+
+/// RFC 7915 §4: an IPv4 packet that may be fragmented and is too long for IPv6 goes on in pieces.
+#[test]
+fn a_long_packet_that_may_be_cut_is_cut() {
+    let mut world = world64();
+    let sent = world.pass(IN, &packet6(IN, A, SERVER6).udp(1_000, 53).build());
+    let outside = port_of(&sent.src());
+    let data = vec![7; 1_400];
+    let got = world.send(OUT, &packet(OUT, SERVER, POOL).udp(53, outside).payload(&data).build());
+    assert_eq!(got.len(), 2, "{:?}", world.new_drops());
+    let total: usize = got.iter().map(|piece| piece.ip6().payload().len() - 8).sum();
+    assert_eq!(total, 8 + data.len());
+    assert!(got.iter().all(|piece| piece.ip6().packet().len() <= 1_280));
+}
+
+/// RFC 7915 §4.2, §5.2 and RFC 8200 §5: who sent too much hears so in his own version, with the sizes of his side.
+#[test]
+fn too_big_is_told_in_the_senders_version() {
+    let mut world = world6_with(|s| {
+        serve_six(s);
+        on(s, IF_OUT, |i| i.mtu = 1_300);
+        on(s, IF_IN, |i| i.mtu = 1_400);
+    });
+    let sent = world.pass(IN, &packet6(IN, A, SERVER6).udp(1_000, 53).build());
+    let outside = port_of(&sent.src());
+    let long = packet6(IN, A, SERVER6).udp(1_000, 53).payload(&[1; 1_340]).build();
+    let answer = world.send_dropped(IN, &long, Reason::FragmentationNeeded);
+    let (kind, code, mtu, quoted) = answer[0].error6();
+    assert_eq!((kind, code, mtu), (2, 0, 1_320));
+    assert_eq!(quoted[8..40], long[14 + 8..14 + 40], "the packet as its sender knows it");
+    assert_eq!(answer[0].addresses6().1, A);
+    let long = packet(OUT, SERVER, POOL).udp(53, outside).payload(&[1; 1_440]).dont_fragment().build();
+    let answer = world.send_dropped(OUT, &long, Reason::FragmentationNeeded);
+    assert_eq!(answer[0].addresses().1, SERVER);
+    let l4 = answer[0].l4();
+    assert_eq!((l4[0], l4[1], u16::from_be_bytes([l4[6], l4[7]])), (3, 4, 1_380));
+    assert_eq!(l4[8 + 12..8 + 24], long[14 + 12..14 + 24], "addresses and ports as the server knows them");
+}
+
+/// RFC 6146 §3.5.4, RFC 7915 §4.3, §5.3: errors from hops on the way, both ways.
+#[test]
+fn errors_from_the_way_reach_their_host() {
+    let mut world = world64();
+    let sent = world.pass(IN, &packet6(IN, A, SERVER6).udp(1_000, 53).build());
+    let outside = port_of(&sent.src());
+    let error = icmp_error(OUT, "192.0.2.77", POOL, 11, 0, sent.packet());
+    let got = world.pass(OUT, &error);
+    let (kind, code, _, quoted) = got.error6();
+    assert_eq!((kind, code), (3, 0));
+    assert_eq!(got.addresses6(), (ip6_text("2001:db8:64::192.0.2.77"), A.into()));
+    let (from, to) = (ip6(A).to_be_bytes(), ip6(SERVER6).to_be_bytes());
+    assert_eq!((&quoted[8..24], &quoted[24..40]), (&from[..], &to[..]));
+    assert_eq!(quoted[40..44], [1_000u16.to_be_bytes(), 53u16.to_be_bytes()].concat());
+    // A host inside refuses the answer.
+    let answer = world.pass(OUT, &packet(OUT, SERVER, POOL).udp(53, outside).build());
+    let refusal = packet6(IN, A, SERVER6).icmp(1, 4, [0; 4]).payload(answer.ip6().packet()).build();
+    let got = world.pass(IN, &refusal);
+    assert_eq!(got.addresses(), (POOL.into(), SERVER.into()));
+    assert_eq!((got.l4()[0], got.l4()[1]), (3, 3));
+    assert_eq!(got.l4()[8 + 16..8 + 20], ip(POOL).to_be_bytes());
+    assert_eq!(got.l4()[8 + 22..8 + 24], outside.to_be_bytes());
+    assert_eq!(world.sessions(), 1);
+}
+
+/// RFC 6146 §3.8: two hosts inside reach each other through their outside endpoints.
+#[test]
+fn hosts_hairpin() {
+    let mut world = world64();
+    let bob = world.pass(IN, &packet6(IN, B, SERVER6).udp(2_000, 53).build());
+    let bob = port_of(&bob.src());
+    let pool6 = format!("2001:db8:64::{POOL}");
+    let got = world.pass(IN, &packet6(IN, A, &pool6).udp(1_000, bob).build());
+    assert_eq!((got.port, got.to), (IN, mac6(B).0));
+    assert_eq!(got.addresses6(), (ip6_text(&pool6), B.into()));
+    let alice = u16::from_be_bytes([got.ip6().payload()[0], got.ip6().payload()[1]]);
+    let answer = world.pass(IN, &packet6(IN, B, &pool6).udp(2_000, alice).build());
+    assert_eq!(answer.addresses6(), (ip6_text(&pool6), A.into()));
+    assert_eq!(answer.ip6().payload()[2..4], 1_000u16.to_be_bytes());
+}
+
+/// IPv4 calls an IPv6 server by a static binding, and an IPv4 subscriber an IPv6 one.
+#[test]
+fn ipv4_reaches_an_ipv6_server() {
+    let mut world = world6_with(|s| {
+        serve_six(s);
+        nat(s, |i| {
+            i.statics = vec![StaticRule::Forward {
+                proto: carrack_base::Proto::Tcp,
+                outside: ip(POOL),
+                outside_port: 80,
+                count: 1,
+                inside: Inside::V6(ip6(A)),
+                inside_port: 8_080,
+            }];
+        });
+    });
+    let call = tcp(OUT, &format!("{SERVER}:999"), &format!("{POOL}:80"), flag::SYN);
+    let got = world.pass(OUT, &call);
+    assert_eq!(got.addresses6(), (ip6_text(SERVER6), A.into()));
+    let back = world.pass(IN, &packet6(IN, A, SERVER6).tcp(8_080, 999, flag::SYN | flag::ACK).build());
+    assert_eq!((back.src(), back.dst()), (format!("{POOL}:80"), format!("{SERVER}:999")));
+    let four = world.pass(IN, &tcp(IN, "10.0.0.5:1", &format!("{POOL}:80"), flag::SYN));
+    assert_eq!(four.addresses6(), (ip6_text(&format!("2001:db8:64::{POOL}")), A.into()));
+}
+
+/// Bad input: each with its reason, and with the answer the RFC wants.
+#[test]
+fn what_cannot_be_translated_is_dropped_by_name() {
+    let mut world = world64();
+    let plain = |dst: &str| packet6(IN, A, dst).udp(1, 53).build();
+    world.dropped(
+        IN,
+        &packet6(IN, A, SERVER6).udp(1, 53).ipv6(ip6("2001:db8:64::1"), ip6(SERVER6)).build(),
+        Reason::Nat64SourceInvalid,
+    );
+    let answer = world.send_dropped(IN, &plain("2001:db8:64::127.0.0.1"), Reason::Nat64DestinationInvalid);
+    assert_eq!(answer[0].error6().0, 1);
+    let answer = world.send_dropped(
+        IN,
+        &packet6(IN, A, SERVER6).udp(1, 53).ipv6(ip6("3fff::1"), ip6(SERVER6)).build(),
+        Reason::NatSubscriberDenied,
+    );
+    assert!(answer.is_empty() || answer[0].error6().0 == 1);
+    let routing = packet6(IN, A, SERVER6).routing(&[4, 1, 0, 0, 0, 0], ip6(SERVER6)).udp(1, 53).build();
+    let answer = world.send_dropped(IN, &routing, Reason::XlatSegmentsLeft);
+    assert_eq!((answer[0].error6().0, answer[0].error6().1, answer[0].error6().2), (4, 0, 43));
+    let echo_piece =
+        packet6(IN, A, SERVER6).fragment6(0, true, 3).icmp(128, 0, [0, 9, 0, 1]).payload(&[0; 32]).build();
+    world.send_dropped(IN, &echo_piece, Reason::XlatIcmpFragment);
+    let node_information = packet6(IN, A, SERVER6).icmp(139, 0, [0; 4]).build();
+    let sent = world.send(IN, &node_information);
+    assert!(sent.is_empty());
+    assert_eq!(world.new_drops().len(), 1);
+}
+
+/// No packet that is not for a prefix is touched, and none to one leaves as IPv6.
+#[test]
+fn other_ipv6_is_routed_as_before_and_the_prefix_never_leaks() {
+    let mut world = world6_with(|s| {
+        serve_six(s);
+        s.routes.retain(|route| !route.prefix.is_default());
+    });
+    let plain = world.pass(IN, &packet6(IN, A, "2001:db8:ffff::7").udp(1_000, 53).build());
+    assert_eq!((plain.port, plain.addresses6().0), (OUT, A.into()));
+    world.send_dropped(IN, &packet6(IN, A, SERVER6).udp(1_000, 53).build(), Reason::NoRoute);
+    assert_eq!(world.sessions(), 0);
+}
