@@ -185,14 +185,12 @@ reasons! {
     Nat64SourceInvalid, "nat64-source-invalid", Warning, Silent, "The IPv6 source is within a NAT64 prefix itself: it would go round for ever (RFC 6146 §3.5).";
     Nat64DestinationInvalid, "nat64-destination-invalid", Info, NetUnreachable, "The IPv4 address in the destination is none of a host, or not global behind the well-known prefix (RFC 6052 §3.1).";
     // IPv6 to IPv4 and back
-    XlatTruncated, "xlat-truncated", Warning, Silent, "The transport header that a translation between IPv6 and IPv4 changes is not whole.";
     XlatSegmentsLeft, "xlat-segments-left", Info, ParameterProblem, "A routing header has nodes left to visit, which IPv4 cannot say (RFC 7915 §5.1).";
     XlatExtensionBehindFragment, "xlat-extension-behind-fragment", Info, AdminProhibited, "An extension header follows the fragment header (RFC 7915 §5.1.1).";
     XlatOptionsInvalid, "xlat-options-invalid", Warning, Silent, "IPv4 options that cannot be read, so whether they hold a source route is unknown.";
     XlatIcmpFragment, "xlat-icmp-fragment", Info, AdminProhibited, "A piece of an ICMP message, whose checksum cannot be brought to the other version (RFC 7915 §1.2).";
     XlatIcmpUntranslatable, "xlat-icmp-untranslatable", Info, Silent, "An ICMP message without counterpart in the other version (RFC 7915 §4.2, §5.2).";
     XlatUdpZeroChecksum, "xlat-udp-zero-checksum", Info, AdminProhibited, "A fragment of UDP without checksum, for which IPv6 needs one (RFC 7915 §4.5).";
-    XlatNestedError, "xlat-nested-error", Info, Silent, "An ICMP error about an ICMP error (RFC 7915 §4.3, §5.3).";
     // NAT: resources
     NatPoolExhausted, "nat-pool-exhausted", Error, NatExhausted, "No address of the pool has a port (or block) left.";
     NatPoolChanging, "nat-pool-changing", Warning, Silent, "A reload changes how the pool's ports are shared out, and has not reached all workers yet.";

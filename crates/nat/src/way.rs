@@ -7,7 +7,7 @@ use carrack_wire::{icmpv4, icmpv6};
 
 use crate::directory::Embedded;
 use crate::engine::Nat;
-use crate::flow::Flow;
+use crate::flow::{Flow, Kind};
 use crate::line::{Mapping, Session};
 use crate::nat64::NatPrefix;
 use crate::row::Endpoint;
@@ -55,6 +55,7 @@ impl Nat {
         if flow.family != Family::V6 || !self.directory.has_nat64() {
             return Ok(false);
         }
+        let number = carrack_wire::ipv4::protocol::ICMP;
         let Some(found) = self.directory.embedded(flow.vrf, flow.src6, flow.dst6) else { return Ok(false) };
         if self.directory.is_embedded(flow.vrf, flow.src6) {
             return Err(Reason::Nat64SourceInvalid);
@@ -64,13 +65,15 @@ impl Nat {
             return Err(Reason::NatSubscriberDenied);
         }
         (flow.dst, flow.via) = (found.address, found.via);
-        if flow.proto == Proto::Icmp && flow.ip_proto != 1 {
-            flow.ip_proto = 1;
+        if flow.proto == Proto::Icmp && flow.ip_proto != number {
             flow.bits = match flow.bits {
                 icmpv6::kind::ECHO_REQUEST => icmpv4::kind::ECHO_REQUEST,
                 icmpv6::kind::ECHO_REPLY => icmpv4::kind::ECHO_REPLY,
-                other => other,
+                other if flow.kind != Kind::Whole => other,
+                // RFC 7915 §5.2: "silently drop" all other informational messages.
+                _ => return Err(Reason::IcmpTypeUnsupported),
             };
+            flow.ip_proto = number;
         }
         Ok(true)
     }

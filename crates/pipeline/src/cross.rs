@@ -47,7 +47,7 @@ impl Worker {
     ) -> Result<(), Reason> {
         let l3 = usize::from(meta.flow.l3);
         let packet = frame.bytes().get(l3..).and_then(|bytes| Ipv6View::parse(bytes).ok());
-        let packet = packet.ok_or(Reason::XlatTruncated)?;
+        let packet = packet.ok_or(Reason::Ipv6Truncated)?;
         let found = packet.extensions().map_err(|_| Reason::Ipv6ExtensionInvalid)?;
         let end = l3 + packet.packet().len();
         let v4 = |src, dst, ports| V4Way { src, dst, ports, identification: 0, mtu: MTU_UNKNOWN };
@@ -90,7 +90,7 @@ impl Worker {
     ) -> Result<(), Reason> {
         let l3 = usize::from(meta.flow.l3);
         let packet = frame.bytes().get(l3..).and_then(|bytes| Ipv4View::parse(bytes).ok());
-        let packet = packet.ok_or(Reason::XlatTruncated)?;
+        let packet = packet.ok_or(Reason::Ipv4Truncated)?;
         let (len, source) = (packet.packet().len(), packet.src());
         frame.truncate(l3 + len);
         let room = ROOM.saturating_sub(l3);
@@ -168,7 +168,12 @@ fn set_offsets(meta: &mut Meta, start: usize, headers: usize) {
 /// The drop reason for what the translator refuses, and what its answer needs.
 fn reason_of(refused: Refused, meta: &mut Meta) -> Reason {
     match refused {
-        Refused::TransportCut => Reason::XlatTruncated,
+        Refused::TransportCut => match meta.flow.proto {
+            Proto::Tcp => Reason::TcpMalformed,
+            Proto::Icmp => Reason::IcmpMalformed,
+            // DCCP and UDP-Lite begin as UDP does.
+            Proto::Udp | Proto::Other => Reason::UdpMalformed,
+        },
         Refused::NoRoom => Reason::FrameHeadroom,
         Refused::SegmentsLeft { pointer } => {
             meta.mtu = pointer;
@@ -189,7 +194,7 @@ fn reason_of(refused: Refused, meta: &mut Meta) -> Reason {
             Reason::FragmentationNeeded
         }
         Refused::BadIcmpChecksum => Reason::IcmpBadChecksum,
-        Refused::BadQuotation => Reason::IcmpEmbeddedInvalid,
-        Refused::NestedError => Reason::XlatNestedError,
+        // RFC 7915 §4.3, §5.3: not what an error about an error quotes.
+        Refused::BadQuotation | Refused::NestedError => Reason::IcmpEmbeddedInvalid,
     }
 }

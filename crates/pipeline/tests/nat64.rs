@@ -235,9 +235,28 @@ fn what_cannot_be_translated_is_dropped_by_name() {
         packet6(IN, A, SERVER6).fragment6(0, true, 3).icmp(128, 0, [0, 9, 0, 1]).payload(&[0; 32]).build();
     world.send_dropped(IN, &echo_piece, Reason::XlatIcmpFragment);
     let node_information = packet6(IN, A, SERVER6).icmp(139, 0, [0; 4]).build();
-    let sent = world.send(IN, &node_information);
-    assert!(sent.is_empty());
-    assert_eq!(world.new_drops().len(), 1);
+    world.dropped(IN, &node_information, Reason::IcmpTypeUnsupported);
+    let echo = packet6(IN, A, SERVER6).echo_request(9, 1).build();
+    let behind = packet6(IN, A, SERVER6).fragment6(0, false, 3).destination_options(&[]).udp(1, 53).build();
+    let answer = world.send_dropped(IN, &behind, Reason::XlatExtensionBehindFragment);
+    assert_eq!((answer[0].error6().0, answer[0].error6().1), (1, 1));
+    // From IPv4, to a host with a session.
+    let outside = port_of(&world.pass(IN, &plain(SERVER6)).src());
+    let back = || packet(OUT, SERVER, POOL);
+    world.send_dropped(
+        OUT,
+        &back().ip_options(&[7, 40, 4, 0]).udp(53, outside).build(),
+        Reason::XlatOptionsInvalid,
+    );
+    let bare = back().udp_without_checksum(53, outside).payload(&[5; 40]).build();
+    assert_ne!(world.pass(OUT, &bare).ip6().payload()[6..8], [0, 0], "RFC 7915 §4.5: whole, it gets one");
+    let pieces = cut(OUT, SERVER, POOL, 17, 5, &bare[34..], 16);
+    let answer = world.send_dropped(OUT, &pieces[0], Reason::XlatUdpZeroChecksum);
+    assert_eq!((answer[0].l4()[0], answer[0].l4()[1]), (3, 13));
+    // RFC 7915 §4.2: a missing option is nothing that IPv6 could say.
+    let sent = world.pass(IN, &echo);
+    let about = icmp_error(OUT, "192.0.2.77", POOL, 12, 1, sent.packet());
+    world.dropped(OUT, &about, Reason::XlatIcmpUntranslatable);
 }
 
 /// No packet that is not for a prefix is touched, and none to one leaves as IPv6.
