@@ -68,6 +68,18 @@ impl Crossings<'_> {
         self.directory
     }
 
+    /// The tables' hash.
+    #[inline(always)]
+    pub(crate) const fn hasher(&self) -> &KeyedHasher {
+        &self.hasher
+    }
+
+    /// The session in a line.
+    #[inline(always)]
+    pub(crate) fn session(&mut self, line: u32) -> Option<&mut Session> {
+        self.sessions.get_mut(line as usize)
+    }
+
     /// The hash of the words of [`crate::packed_key`].
     #[inline(always)]
     #[must_use]
@@ -201,7 +213,7 @@ impl Crossing<'_> {
 
 /// The ones' complement sum of two words, which is also what [`carrack_wire::checksum::Delta`] computes.
 #[inline(always)]
-const fn plus(a: u16, b: u16) -> u16 {
+pub(crate) const fn plus(a: u16, b: u16) -> u16 {
     let (sum, carry) = a.overflowing_add(b);
     sum + carry as u16
 }

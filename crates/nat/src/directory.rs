@@ -116,6 +116,8 @@ struct PrefixEntry {
     via: u16,
     prefix: NatPrefix,
     instance: InstanceId,
+    /// Another instance has it too.
+    shared: bool,
 }
 
 /// Where an IPv6 packet to a NAT64 prefix goes.
@@ -281,6 +283,17 @@ impl Directory {
         denied
     }
 
+    /// The number of the prefix and the IPv4 address of a destination, where one instance alone has the prefix.
+    #[inline(always)]
+    #[must_use]
+    pub fn embedded_in_own(&self, vrf: VrfId, destination: u128) -> Option<(u16, u32)> {
+        let entry =
+            self.prefixes.iter().find(|entry| entry.vrf == vrf && entry.prefix.contains(destination))?;
+        let address = entry.prefix.extract_unchecked(destination);
+        // Checksum changes are known for the address itself, not for others with a suffix that stand for the same.
+        (!entry.shared && entry.prefix.embed(address) == destination).then_some((entry.via, address))
+    }
+
     /// Is the address within any NAT64 prefix of this routing instance?
     #[must_use]
     pub fn is_embedded(&self, vrf: VrfId, address: u128) -> bool {
@@ -426,9 +439,19 @@ fn prefixes_of(policy: &NatPolicy) -> Vec<PrefixEntry> {
             via: entry.via,
             prefix: entry.prefix,
             instance: instance.id,
+            shared: false,
         }));
     }
     all.sort_by_key(|entry| core::cmp::Reverse(entry.prefix.prefix().len()));
+    for at in 0..all.len() {
+        let same = |other: &&PrefixEntry| {
+            all.get(at).is_some_and(|own| own.vrf == other.vrf && own.prefix == other.prefix)
+        };
+        let shared = all.iter().filter(same).count() > 1;
+        if let Some(entry) = all.get_mut(at) {
+            entry.shared = shared;
+        }
+    }
     all
 }
 

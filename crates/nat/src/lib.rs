@@ -12,6 +12,7 @@ mod ask;
 mod blocks;
 mod create;
 mod crossing;
+mod crossing6;
 mod deterministic;
 mod directory;
 mod engine;
@@ -37,6 +38,7 @@ mod way;
 
 pub use carrack_tables::Likely;
 pub use crossing::{Crossing, Crossings, common_state};
+pub use crossing6::{SIX_BYTES, SIX_GROWTH, SixCrossing, needs_no_cut};
 pub use deterministic::{Deterministic, Share};
 pub use directory::{Directory, Embedded, Outside};
 pub use engine::{Nat, Verdict};

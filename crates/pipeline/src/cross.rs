@@ -53,7 +53,12 @@ impl Worker {
         let v4 = |src, dst, ports| V4Way { src, dst, ports, identification: 0, mtu: MTU_UNKNOWN };
         let here = (way.outside, way.remote);
         let is_error = meta.flow.kind == Kind::IcmpError;
-        let identification = self.rng.next_u16();
+        let identification = if is_error {
+            self.rng.next_u16()
+        } else {
+            self.identification = self.identification.wrapping_add(1);
+            self.identification
+        };
         let moved = if is_error {
             let source = self.error_source4(meta, way, vrf);
             let way = V4ErrorWay {

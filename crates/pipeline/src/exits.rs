@@ -1,8 +1,8 @@
 //! Ways out that a burst has already found: route, interface and neighbour together, ready to be written before a packet.
 
-use carrack_base::VrfId;
+use carrack_base::{IfIndex, VrfId};
 
-use crate::neighbours::Neighbours;
+use crate::neighbours::{Address, Neighbours};
 use crate::plan::{Hop, L2_BYTES_MAX, LinkHeader, Plan};
 
 /// Ways remembered. A burst mostly has one or two.
@@ -40,10 +40,22 @@ const NOTHING: Known = Known {
     direct: (NO_HOP, 0),
 };
 
+/// A way of IPv6.
+#[derive(Debug, Clone, Copy)]
+struct Known6 {
+    hop: u32,
+    exit: Exit,
+    /// The neighbour itself; 0 for a hop that leads to a gateway, the same for all destinations.
+    destination: u128,
+}
+
+const NOTHING6: Known6 = Known6 { hop: NO_HOP, exit: NOTHING.exit, destination: 0 };
+
 /// The ways of one burst: neither plan nor neighbours change within it.
 #[derive(Debug)]
 pub(crate) struct Exits {
     known: [Known; EXITS],
+    known6: [Known6; EXITS],
     /// The port of all ways learned since they were forgotten: none, one, or [`MANY`].
     port: Option<u16>,
 }
@@ -53,7 +65,7 @@ const MANY: u16 = u16::MAX;
 
 impl Exits {
     pub(crate) fn new() -> Self {
-        Self { known: [NOTHING; EXITS], port: None }
+        Self { known: [NOTHING; EXITS], known6: [NOTHING6; EXITS], port: None }
     }
 
     /// Forgets all; each burst begins so.
@@ -61,6 +73,9 @@ impl Exits {
     pub(crate) fn forget(&mut self) {
         for known in &mut self.known {
             (known.hop, known.direct.0) = (NO_HOP, NO_HOP);
+        }
+        for known in &mut self.known6 {
+            known.hop = NO_HOP;
         }
         self.port = None;
     }
@@ -83,6 +98,26 @@ impl Exits {
             }
             let port = known.exit.port;
             self.port = Some(if self.port.is_none_or(|only| only == port) { port } else { MANY });
+        }
+        Some(&known.exit)
+    }
+
+    /// The same for IPv6. Its hops have numbers of their own, in places of their own.
+    #[inline(always)]
+    pub(crate) fn find6(
+        &mut self,
+        plan: &Plan,
+        neighbours: &Neighbours,
+        vrf: VrfId,
+        destination: u128,
+    ) -> Option<&Exit> {
+        let hop = plan.hop_number6(vrf, destination)?;
+        // Invariant: the remainder is below EXITS.
+        let known = &mut self.known6[hop as usize % EXITS];
+        if known.hop != hop || (known.destination != 0 && known.destination != destination) {
+            let (is_gateway, exit) = look_up6(plan, neighbours, hop, destination)?;
+            *known = Known6 { hop, exit, destination: if is_gateway { 0 } else { destination } };
+            self.port = Some(if self.port.is_none_or(|only| only == exit.port) { exit.port } else { MANY });
         }
         Some(&known.exit)
     }
@@ -114,14 +149,23 @@ impl Known {
 #[inline(never)]
 fn look_up(plan: &Plan, neighbours: &Neighbours, hop: u32, destination: u32) -> Option<(bool, Exit)> {
     let Some(Hop::Neighbour { interface, gateway }) = plan.hop(hop) else { return None };
-    let line = plan.line(interface)?;
-    if !line.up {
-        return None;
-    }
     let next = if gateway == 0 { destination } else { gateway };
-    let mac = neighbours.known(interface, next.into())?;
+    Some((gateway != 0, exit_to(plan, neighbours, interface, next.into())?))
+}
+
+#[inline(never)]
+fn look_up6(plan: &Plan, neighbours: &Neighbours, hop: u32, destination: u128) -> Option<(bool, Exit)> {
+    let Some(Hop::Neighbour { interface, gateway }) = plan.hop6(hop) else { return None };
+    plan.line(interface).filter(|line| line.has_ipv6())?;
+    let next = if gateway == 0 { destination } else { gateway };
+    Some((gateway != 0, exit_to(plan, neighbours, interface, next.into())?))
+}
+
+/// The way to a neighbour that is known, by an interface that is up.
+fn exit_to(plan: &Plan, neighbours: &Neighbours, interface: IfIndex, next: Address) -> Option<Exit> {
+    let line = plan.line(interface).filter(|line| line.up)?;
+    let mac = neighbours.known(interface, next)?;
     let mut header = line.header;
     header.bytes[..6].copy_from_slice(&mac.0);
-    let exit = Exit { mtu: line.mtu, port: line.port.0, header };
-    Some((gateway != 0, exit))
+    Some(Exit { mtu: line.mtu, port: line.port.0, header })
 }

@@ -12,6 +12,7 @@ use carrack_nat::{Crossings, Direction, Flow, Kind, Likely, NO_LINE, common_stat
 
 use crate::burst::Burst;
 use crate::exits::{Exit, Exits};
+use crate::express6::link_of_six;
 use crate::forward::FRAME_BYTES_MIN;
 use crate::nat_stage::leaves;
 use crate::neighbours::Neighbours;
@@ -24,15 +25,18 @@ use crate::worker::{Lap, StageClock, Worker};
 const UNTAGGED: usize = 14;
 /// What the lane knows of one packet.
 #[derive(Debug, Clone, Copy, Default)]
-struct Pass {
-    addresses: u64,
-    hash: u64,
-    ports: u32,
-    line: u32,
+pub(crate) struct Pass {
+    /// Of a packet from IPv6 the number of its prefix and the IPv4 destination.
+    pub(crate) addresses: u64,
+    pub(crate) hash: u64,
+    pub(crate) ports: u32,
+    pub(crate) line: u32,
     /// The state its session must be in.
-    state: u16,
-    /// Bytes of the IPv4 packet, 0 when it is not a common one; in the end, the port it leaves by.
-    total: u16,
+    pub(crate) state: u16,
+    /// Bytes of the IP packet, 0 when it is not a common one; in the end, the port it leaves by.
+    pub(crate) total: u16,
+    /// It is one of IPv6.
+    pub(crate) six: bool,
     /// Why it got no session.
     refused: Option<Reason>,
 }
@@ -43,7 +47,12 @@ impl Pass {
         let is_udp = Some(self.state) == common_state(Proto::Udp, 0);
         let (src, dst) = ((self.addresses >> 32) as u32, self.addresses as u32);
         // No session vouches for the addresses yet.
-        let may = self.line == NO_LINE && self.total != 0 && is_udp && in_transit(src) && in_transit(dst);
+        let may = self.line == NO_LINE
+            && self.total != 0
+            && !self.six
+            && is_udp
+            && in_transit(src)
+            && in_transit(dst);
         may.then_some(Flow {
             src,
             dst,
@@ -191,7 +200,11 @@ impl Worker {
 
     #[inline(always)]
     fn driver<'a>(&'a mut self, exits: &'a mut Exits, entry: &Entry) -> Driver<'a> {
+        let serves_six = self.nat.directory().has_nat64();
         Driver {
+            serves_six,
+            link6: if serves_six { link_of_six(&self.plan, &entry.common) } else { None },
+            identification: &mut self.identification,
             tables: self.nat.crossings(),
             plan: &self.plan,
             neighbours: &self.neighbours,
@@ -249,15 +262,21 @@ struct Run {
 }
 
 /// All that the three turns need, at hand.
-struct Driver<'a> {
-    tables: Crossings<'a>,
-    plan: &'a Plan,
-    neighbours: &'a Neighbours,
-    exits: &'a mut Exits,
-    common: Common,
+pub(crate) struct Driver<'a> {
+    pub(crate) tables: Crossings<'a>,
+    pub(crate) plan: &'a Plan,
+    pub(crate) neighbours: &'a Neighbours,
+    pub(crate) exits: &'a mut Exits,
+    pub(crate) common: Common,
+    /// What frames to a NAT64 prefix begin with; `None` when there is no such prefix.
+    pub(crate) link6: Option<[u64; 3]>,
+    /// Some instance translates from IPv6.
+    pub(crate) serves_six: bool,
+    /// Of the last packet that became IPv4.
+    pub(crate) identification: &'a mut u16,
     /// This worker, when there are others.
-    owner: Option<WorkerId>,
-    now_s: u32,
+    pub(crate) owner: Option<WorkerId>,
+    pub(crate) now_s: u32,
 }
 
 impl Driver<'_> {
@@ -266,8 +285,13 @@ impl Driver<'_> {
     fn recognise_all<const OUT: bool, const TAG: usize>(&self, frames: &[Frame], passes: &mut [Pass]) {
         let direction = if OUT { Direction::Out } else { Direction::In };
         for (frame, pass) in frames.iter().zip(passes) {
-            (pass.total, pass.line, pass.refused) = (0, NO_LINE, None);
-            let Some(seen) = recognise::<TAG>(&self.common, frame.bytes()) else { continue };
+            (pass.total, pass.line, pass.refused, pass.six) = (0, NO_LINE, None, false);
+            let Some(seen) = recognise::<TAG>(&self.common, frame.bytes()) else {
+                if OUT && self.link6.is_some() {
+                    self.recognise_from_six::<TAG>(frame.bytes(), pass);
+                }
+                continue;
+            };
             let Seen { addresses, ports, total, proto, bits } = seen;
             let Some(state) = common_state(proto, bits) else { continue };
             // A session vouches for all addresses but the pool's, which config chooses.
@@ -319,12 +343,34 @@ impl Driver<'_> {
     ) -> Run {
         let (mut count, mut bytes) = (0, 0);
         for (frame, pass) in frames.iter_mut().zip(passes).take(room) {
-            let Some(exit) = self.pass::<OUT, TAG>(pass, frame) else { break };
+            let exit = match self.pass::<OUT, TAG>(pass, frame) {
+                Some(exit) => exit,
+                None => match self.pass_between::<OUT, TAG>(pass, frame) {
+                    Some(exit) => exit,
+                    None => break,
+                },
+            };
             pass.total = exit;
             bytes += frame.len() as u64;
             count += 1;
         }
         Run { count, bytes }
+    }
+
+    /// One packet that no IPv4 session is for: perhaps it goes between IPv6 and IPv4.
+    #[inline(always)]
+    fn pass_between<const OUT: bool, const TAG: usize>(
+        &mut self,
+        pass: &Pass,
+        frame: &mut Frame,
+    ) -> Option<u16> {
+        if OUT {
+            if pass.six { self.pass_from_six::<TAG>(pass, frame) } else { None }
+        } else if self.serves_six {
+            self.pass_to_six::<TAG>(pass, frame)
+        } else {
+            None
+        }
     }
 
     /// One packet: the port whose queue it now belongs in, or `None` and nothing has changed.

@@ -11,6 +11,7 @@ mod cross;
 mod dump;
 mod exits;
 mod express;
+mod express6;
 mod forward;
 mod fragments;
 mod local;

@@ -4,7 +4,7 @@
 mod tests;
 
 use carrack_base::{Family, PortId, Proto, Reason};
-use carrack_nat::{Direction, Flow, Kind};
+use carrack_nat::{Direction, Flow, Kind, SIX_BYTES};
 use carrack_wire::ethernet::{MacAddr, ethertype};
 use carrack_wire::icmpv4::{Class, class_of};
 use carrack_wire::ipv4::{FLAG_MF, Ipv4View, OFFSET_MASK};
@@ -50,13 +50,16 @@ pub(crate) const COMMON_BYTES: usize = 52;
 
 /// What of a common frame's first 24 bytes is always the same, as little-endian words: destination, the group bit of
 /// the source, tags without their priorities, type, IP version and header length.
-const fn link_masks(tag_bytes: usize) -> [u64; 3] {
+pub(crate) const fn link_masks(tag_bytes: usize, family: Family) -> [u64; 3] {
     const TAG: [u8; 4] = [0xff, 0xff, 0x0f, 0xff];
-    const REST: [u8; 4] = [0xff, 0xff, 0xff, 0];
+    let rest: [u8; 4] = match family {
+        Family::V4 => [0xff, 0xff, 0xff, 0],
+        Family::V6 => [0xff, 0xff, 0xf0, 0],
+    };
     let (first, second, third) = match tag_bytes {
-        0 => (REST, [0; 4], [0; 4]),
-        4 => (TAG, REST, [0; 4]),
-        _ => (TAG, TAG, REST),
+        0 => (rest, [0; 4], [0; 4]),
+        4 => (TAG, rest, [0; 4]),
+        _ => (TAG, TAG, rest),
     };
     const fn join(a: [u8; 4], b: [u8; 4]) -> u64 {
         u64::from_le_bytes([a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]])
@@ -74,7 +77,7 @@ pub(crate) fn common_link(mac: MacAddr, header: &LinkHeader) -> [u64; 3] {
     bytes[..length].copy_from_slice(&header.bytes[..length]);
     bytes[..6].copy_from_slice(&mac.0);
     bytes[length] = 0x45;
-    let masks = link_masks(length - 14);
+    let masks = link_masks(length - 14, Family::V4);
     let word = |at: usize| bytes[at * 8..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
     [word(0) & masks[0], word(1) & masks[1], word(2) & masks[2]]
 }
@@ -86,7 +89,7 @@ pub(crate) fn common_link(mac: MacAddr, header: &LinkHeader) -> [u64; 3] {
 /// Words are read as little-endian numbers and compared several fields at a time.
 #[inline(always)]
 pub(crate) fn recognise<const TAG: usize>(port: &Common, frame: &[u8]) -> Option<Seen> {
-    let (head, masks) = (frame.first_chunk::<COMMON_BYTES>()?, link_masks(TAG));
+    let (head, masks) = (frame.first_chunk::<COMMON_BYTES>()?, link_masks(TAG, Family::V4));
     let link = [long_at(head, 0), long_at(head, 8), if TAG > 0 { long_at(head, 16) } else { 0 }];
     // From here on as if there were no tags.
     let (head, length) = (frame.get(TAG..)?.first_chunk::<COMMON_BYTES>()?, frame.len() - TAG);
@@ -127,6 +130,61 @@ pub(crate) fn recognise<const TAG: usize>(port: &Common, frame: &[u8]) -> Option
                 return None;
             }
             Some(Seen { addresses, ports, total, proto: Proto::Tcp, bits })
+        }
+        _ => None,
+    }
+}
+
+/// The common packet of IPv6: what its headers say, each field checked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SeenSix {
+    pub(crate) src: u128,
+    pub(crate) dst: u128,
+    pub(crate) ports: u32,
+    /// Bytes of the IPv6 packet.
+    pub(crate) total: u16,
+    pub(crate) proto: Proto,
+    pub(crate) bits: u8,
+}
+
+/// The same for IPv6 without extension headers; UDP with its checksum. `link` is what the frame begins with.
+#[inline(always)]
+pub(crate) fn recognise_six<const TAG: usize>(
+    port: &Common,
+    link: &[u64; 3],
+    frame: &[u8],
+) -> Option<SeenSix> {
+    const BYTES: usize = 14 + SIX_BYTES;
+    let (head, masks) = (frame.first_chunk::<COMMON_BYTES>()?, link_masks(TAG, Family::V6));
+    let seen = [long_at(head, 0), long_at(head, 8), if TAG > 0 { long_at(head, 16) } else { 0 }];
+    let mut differs = (seen[0] ^ link[0]) & masks[0] | (seen[1] ^ link[1]) & masks[1];
+    if TAG > 0 {
+        differs |= (seen[2] ^ link[2]) & masks[2];
+    }
+    if differs != 0 || seen[1] as u32 == port.mac_tail {
+        return None;
+    }
+    // From here on as if there were no tags.
+    let (packet, length) = (frame.get(TAG..)?.first_chunk::<BYTES>()?, frame.len() - TAG);
+    let half = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
+    let (payload, number, hop_limit) = (half(18), packet[20], packet[21]);
+    if usize::from(payload) + 54 > length || hop_limit <= 1 || payload > u16::MAX - 40 {
+        return None;
+    }
+    let address =
+        |at: usize| packet.get(at..).and_then(|b| b.first_chunk()).copied().map(u128::from_be_bytes);
+    let ports = u32::from(half(54)) << 16 | u32::from(half(56));
+    let (src, dst, total) = (address(22)?, address(38)?, payload + 40);
+    match number {
+        17 => {
+            let len = half(58);
+            let good = len >= 8 && len <= payload && half(60) != 0;
+            good.then_some(SeenSix { src, dst, ports, total, proto: Proto::Udp, bits: 0 })
+        }
+        6 => {
+            let (len, bits) = (u16::from(packet[66] >> 4) * 4, packet[67]);
+            let good = len >= 20 && len <= payload && check_tcp_flags(bits).is_ok();
+            good.then_some(SeenSix { src, dst, ports, total, proto: Proto::Tcp, bits })
         }
         _ => None,
     }

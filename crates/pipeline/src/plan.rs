@@ -321,7 +321,18 @@ impl Plan {
     #[inline]
     #[must_use]
     pub fn route6(&self, vrf: VrfId, destination: u128) -> Option<Hop<u128>> {
-        let number = self.fibs.get(vrf.index())?.lpm6.as_ref()?.lookup(destination)?;
+        self.hop6(self.hop_number6(vrf, destination)?)
+    }
+
+    /// The number of the hop that the route to an IPv6 address leads to.
+    #[inline]
+    pub(crate) fn hop_number6(&self, vrf: VrfId, destination: u128) -> Option<u32> {
+        self.fibs.get(vrf.index())?.lpm6.as_ref()?.lookup(destination)
+    }
+
+    /// The IPv6 hop of that number.
+    #[inline]
+    pub(crate) fn hop6(&self, number: u32) -> Option<Hop<u128>> {
         self.hops6.get(number as usize).copied()
     }
 

@@ -59,6 +59,8 @@ pub struct Worker {
     pub(crate) accounts: Accounts,
     pub(crate) stats: WorkerStats,
     pub(crate) rng: Rng,
+    /// Of the last packet that became IPv4: all differ for as long as 16 bits can (RFC 6864 §4.3).
+    pub(crate) identification: u16,
     pub(crate) tx: Vec<Vec<Frame>>,
     pub(crate) dead: Vec<Frame>,
     pub(crate) dumps: Dumps,
@@ -102,6 +104,7 @@ impl Worker {
             mail,
             accounts: Accounts::default(),
             stats: WorkerStats::default(),
+            identification: rng.next_u16(),
             rng,
             tx: (0..plan.port_count()).map(|_| Vec::with_capacity(TX_QUEUE_PACKETS)).collect(),
             // All that can end between two calls of `done`: what ports refuse, and a burst from everybody.

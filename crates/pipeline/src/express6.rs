@@ -1,0 +1,131 @@
+//! The express lane for packets between IPv6 and IPv4: the same three turns, with headers exchanged in the third.
+
+use carrack_base::{Family, Proto};
+use carrack_frame::Frame;
+use carrack_nat::{Direction, NO_LINE, SIX_BYTES, SIX_GROWTH, common_state, needs_no_cut};
+use carrack_wire::ethernet::ethertype;
+
+use crate::exits::Exit;
+use crate::express::{Driver, Pass};
+use crate::parse::{link_masks, recognise_six};
+use crate::plan::{Common, Plan};
+
+/// Ethernet without tags.
+const UNTAGGED: usize = 14;
+
+/// What the first 24 bytes of a common IPv6 frame look like under `link_masks`; `None` where the interface takes no IPv6.
+pub(crate) fn link_of_six(plan: &Plan, common: &Common) -> Option<[u64; 3]> {
+    plan.line(common.interface).filter(|line| line.has_ipv6())?;
+    let tag = usize::from(common.tag_bytes);
+    let mut bytes = [0; 24];
+    for (to, word) in bytes.chunks_exact_mut(8).zip(common.link) {
+        to.copy_from_slice(&word.to_le_bytes());
+    }
+    let [high, low] = ethertype::IPV6.to_be_bytes();
+    // Invariant: at most eight bytes of tags.
+    bytes[tag + 12..tag + 15].copy_from_slice(&[high, low, 0x60]);
+    let masks = link_masks(tag, Family::V6);
+    let word = |at: usize| bytes[at * 8..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+    Some([word(0) & masks[0], word(1) & masks[1], word(2) & masks[2]])
+}
+
+impl Driver<'_> {
+    /// First turn for a packet that is not a common one of IPv4: a common one of IPv6 to a NAT64 prefix?
+    #[inline(never)]
+    pub(crate) fn recognise_from_six<const TAG: usize>(&self, frame: &[u8], pass: &mut Pass) {
+        let Some(link) = &self.link6 else { return };
+        let Some(seen) = recognise_six::<TAG>(&self.common, link, frame) else { return };
+        let Some(state) = common_state(seen.proto, seen.bits) else { return };
+        let vrf = self.common.vrf;
+        let Some((via, destination)) = self.tables.embedded(vrf, seen.dst) else { return };
+        if self.owner.is_some_and(|own| self.tables.directory().owner_of_six(vrf, via, seen.src) != own) {
+            return;
+        }
+        let hash = self.tables.hash_six((seen.src, via), destination, seen.ports, vrf, seen.proto);
+        self.tables.fetch_bucket(hash);
+        (pass.addresses, pass.hash) = (u64::from(via) << 32 | u64::from(destination), hash);
+        (pass.ports, pass.state, pass.total, pass.six) = (seen.ports, state, seen.total, true);
+    }
+
+    /// Third turn for a packet from IPv6: the port whose queue it now belongs in, or `None` and nothing has changed.
+    #[inline(never)]
+    pub(crate) fn pass_from_six<const TAG: usize>(&mut self, pass: &Pass, frame: &mut Frame) -> Option<u16> {
+        let l3 = UNTAGGED + TAG;
+        let head = frame.bytes().get(l3..)?.first_chunk::<SIX_BYTES>()?;
+        let source = u128::from_be_bytes(*head.get(8..)?.first_chunk()?);
+        let (via, destination) = ((pass.addresses >> 32) as u16, pass.addresses as u32);
+        let vrf = self.common.vrf;
+        let crossing =
+            self.tables.find_from_six(pass.line, (source, via), destination, pass.ports, vrf, pass.state)?;
+        let vrf = crossing.vrf(Direction::Out);
+        let exit = self.exits.find(self.plan, self.neighbours, vrf, destination)?;
+        if usize::from(pass.total) > usize::from(exit.mtu) + SIX_GROWTH {
+            return None;
+        }
+        *self.identification = self.identification.wrapping_add(1);
+        let identification = *self.identification;
+        // A short packet has padding within these bytes: it is cut off only then.
+        crossing.to_v4(frame.bytes_mut().get_mut(l3..)?.first_chunk_mut()?, identification, self.now_s);
+        frame.truncate(l3 + usize::from(pass.total));
+        // Invariant: what is cut off, two tags and 20 bytes at most, was there.
+        frame.trim_front(l3 + SIX_GROWTH - usize::from(exit.header.len));
+        put_link(exit, frame, None);
+        Some(exit.port)
+    }
+
+    /// The same for a packet from IPv4 to an IPv6 host.
+    #[inline(never)]
+    pub(crate) fn pass_to_six<const TAG: usize>(&mut self, pass: &Pass, frame: &mut Frame) -> Option<u16> {
+        if pass.line == NO_LINE || pass.total == 0 {
+            return None;
+        }
+        let l3 = UNTAGGED + TAG;
+        let ends = (pass.addresses, pass.ports);
+        let crossing = self.tables.find_to_six(pass.line, ends, self.common.vrf, pass.state)?;
+        let head = frame.bytes().get(l3..)?.first_chunk::<{ SIX_BYTES - SIX_GROWTH }>()?;
+        let is_udp = Some(pass.state) == common_state(Proto::Udp, 0);
+        let fragment = u16::from_be_bytes([head[6], head[7]]);
+        if !needs_no_cut(pass.total, fragment) || (is_udp && [head[26], head[27]] == [0, 0]) {
+            return None;
+        }
+        let (vrf, host) = (crossing.vrf(Direction::In), crossing.inside6());
+        let exit = self.exits.find6(self.plan, self.neighbours, vrf, host)?;
+        if usize::from(pass.total) + SIX_GROWTH > usize::from(exit.mtu) {
+            return None;
+        }
+        let grow = SIX_GROWTH + usize::from(exit.header.len);
+        match grow.checked_sub(l3) {
+            Some(more) => {
+                frame.prepend(more)?;
+            }
+            None => {
+                frame.trim_front(l3 - grow);
+            }
+        }
+        let at = usize::from(exit.header.len);
+        crossing.to_v6(frame.bytes_mut().get_mut(at..)?.first_chunk_mut()?, self.now_s);
+        frame.truncate(at + SIX_GROWTH + usize::from(pass.total));
+        put_link(exit, frame, Some(ethertype::IPV6));
+        Some(exit.port)
+    }
+}
+
+/// Writes the link header before the packet, with another type than the interface's own when one is given.
+#[inline(always)]
+fn put_link(exit: &Exit, frame: &mut Frame, kind: Option<u16>) {
+    let length = usize::from(exit.header.len);
+    let bytes = frame.bytes_mut();
+    if length == UNTAGGED
+        && let (Some(to), Some(from)) =
+            (bytes.first_chunk_mut::<UNTAGGED>(), exit.header.bytes.first_chunk::<UNTAGGED>())
+    {
+        *to = *from;
+    } else if let (Some(to), Some(from)) = (bytes.get_mut(..length), exit.header.bytes.get(..length)) {
+        to.copy_from_slice(from);
+    }
+    if let Some(kind) = kind
+        && let Some(place) = bytes.get_mut(length - 2..length)
+    {
+        place.copy_from_slice(&kind.to_be_bytes());
+    }
+}
