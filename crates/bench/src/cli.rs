@@ -8,7 +8,8 @@ use serde::Serialize;
 use crate::capacity::{CapacityArgs, CapacityReport, capacity};
 use crate::churn::{ChurnArgs, ChurnReport, churn};
 use crate::forward::{BenchError, ForwardSpec, Way, forward, sessions_per_mapping};
-use crate::generator::{HEADERS, Order};
+use crate::generator::{HEADERS, Order, Translation};
+use crate::generator6::HEADERS6;
 use crate::labs::bison::bison;
 use crate::labs::eantc::eantc;
 use crate::labs::paper::paper;
@@ -29,7 +30,7 @@ pub struct BenchArgs {
 /// The measurements there are.
 #[derive(Debug, Subcommand)]
 pub enum What {
-    /// NAT44 forwarding rate with N sessions, in process: no NIC, no root
+    /// Forwarding rate with N sessions of NAT44 or NAT64, in process: no NIC, no root
     ///
     /// Fills N sessions (16 ports a subscriber, 4 remote endpoints a port, port blocks of 512), then forwards UDP
     /// packets of them. Every packet is written anew before it is forwarded, which is part of the time measured; what
@@ -37,6 +38,7 @@ pub enum What {
     #[command(after_help = "Examples:
   carrack bench forward --sessions 1000
   carrack bench forward --sessions 1000000 --workers 2 --direction both --seconds 10
+  carrack bench forward --translation nat64 --sessions 2000000 --frame 128
   carrack --json bench forward --sessions 1000 --seconds 1 | jq .mpps")]
     Forward(ForwardArgs),
     /// New sessions a second: from empty, torn down, and with expiry at the same rate
@@ -114,9 +116,12 @@ pub struct ForwardArgs {
     /// Sessions in the tables, all workers together
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=200_000_000))]
     pub sessions: u32,
-    /// Bytes of a frame, check sequence included
+    /// Bytes of a frame, check sequence included; with nat64 at least 80, in either version
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(64..=1_522))]
     pub frame: u32,
+    /// What is translated
+    #[arg(long, value_enum, default_value_t = Translation::Nat44)]
+    pub translation: Translation,
     /// Worker threads, each with its share of the sessions and its own generator
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     pub workers: u8,
@@ -216,7 +221,11 @@ fn run_forward(args: &ForwardArgs, json: bool) -> ExitCode {
     let spec = ForwardSpec {
         sessions: args.sessions,
         // Ethernet, IPv4 and UDP headers, 8 bytes of payload, check sequence: always below 64.
-        frame_bytes: args.frame.max(HEADERS as u32 + 12),
+        frame_bytes: match args.translation {
+            Translation::Nat44 => args.frame.max(HEADERS as u32 + 12),
+            Translation::Nat64 => args.frame.max(HEADERS6 as u32 + 18),
+        },
+        translation: args.translation,
         workers: args.workers,
         order: if args.order == OrderArg::Random { Order::Random } else { Order::Sequential },
         direction: args.direction,

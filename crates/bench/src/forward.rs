@@ -7,15 +7,18 @@ use std::time::{Duration, Instant};
 use carrack_base::counters::Accounts;
 use carrack_base::{BURST_PACKETS_MAX, Now, PortId, REASONS, VrfId, WorkerId};
 use carrack_frame::{Frame, FramePool, MemPool};
-use carrack_nat::{Directory, WorkerGroup};
+use carrack_nat::{Directory, Inside, WorkerGroup};
 use carrack_pipeline::{Plan, Worker};
 use carrack_tables::{cycles, prefetch};
-use carrack_wire::checksum::pseudo_v4;
+use carrack_wire::Ipv6View;
+use carrack_wire::checksum::{pseudo_v4, pseudo_v6};
 use carrack_wire::ipv4::Ipv4View;
 
 use crate::generator::{
-    Chooser, Order, PORTS, REMOTES, SESSIONS_PER_SUBSCRIBER, SUBSCRIBER_FIRST, Session, Writer, session,
+    Chooser, Order, PORTS, REMOTES, SESSIONS_PER_SUBSCRIBER, SUBSCRIBER_FIRST, Session, Translation, Writer,
+    session,
 };
+use crate::generator6::{remote6, subscriber6};
 use crate::report::ForwardReport;
 use crate::world::{self, FarEnds, INSIDE, OUTSIDE};
 
@@ -29,6 +32,8 @@ const WARM_UP_SHARE: f64 = 0.1;
 /// What is measured.
 #[derive(Debug, Clone)]
 pub struct ForwardSpec {
+    /// What is translated.
+    pub translation: Translation,
     /// Sessions, all workers.
     pub sessions: u32,
     /// Frame bytes on the wire, check sequence included.
@@ -108,6 +113,7 @@ struct Bench {
     /// Outside endpoint by mapping number (session number ÷ REMOTES).
     outside: Vec<(u32, u16)>,
     writer: Writer,
+    translation: Translation,
     /// Frames that left, for the next burst.
     spare: Vec<Frame>,
     start: Instant,
@@ -126,7 +132,8 @@ impl Bench {
         sessions: u32,
     ) -> Result<Self, BenchError> {
         let start = Instant::now();
-        let (worker, far) = world::worker(id, group, plan, sessions, Now::from_s(1))
+        let sizes = world::sizes_for(spec.translation, sessions);
+        let (worker, far) = world::worker_with(id, group, plan, sizes, Now::from_s(1))
             .map_err(|error| BenchError(format!("no memory for {sessions} sessions: {error}")))?;
         let bytes = (spec.frame_bytes as usize).saturating_sub(4);
         Ok(Self {
@@ -136,7 +143,8 @@ impl Bench {
             subscribers: share,
             sessions,
             outside: vec![(0, 0); (sessions.div_ceil(REMOTES)) as usize],
-            writer: Writer::new(bytes),
+            writer: Writer::of(spec.translation, bytes),
+            translation: spec.translation,
             spare: Vec::with_capacity(BURST_PACKETS_MAX),
             start,
             verified: 0,
@@ -165,7 +173,14 @@ impl Bench {
             }
         }
         let rx = worker.rx_buffer();
-        // What left is written anew and comes in again; the pool makes up for what did not leave as it came.
+        // What left is written anew and comes in again, as long as it was; the pool makes up for what did not leave.
+        for frame in spare.iter_mut().filter(|frame| frame.len() != bytes) {
+            if frame.len() > bytes {
+                frame.trim_front(frame.len() - bytes);
+            } else {
+                let _ = frame.prepend(bytes - frame.len());
+            }
+        }
         if spare.len() == numbers.len() && spare.iter().all(|frame| frame.len() == bytes) {
             std::mem::swap(rx, spare);
         } else {
@@ -207,7 +222,11 @@ impl Bench {
             if let (Some(frame), Some(number)) = (queue.get(place), numbers.get(place)) {
                 let session = session(&self.subscribers, *number);
                 let outside = self.outside.get((*number / REMOTES) as usize).copied().unwrap_or_default();
-                match verify(frame.bytes(), way, &session, outside) {
+                let verified = match (self.translation, way) {
+                    (Translation::Nat64, Way::In) => verify6(frame.bytes(), &session),
+                    _ => verify(frame.bytes(), way, &session, outside),
+                };
+                match verified {
                     Ok(()) => self.verified += 1,
                     Err(error) => self.wrong = Some(error),
                 }
@@ -351,6 +370,23 @@ pub fn verify(frame: &[u8], way: Way, session: &Session, outside: (u32, u16)) ->
     Ok(())
 }
 
+/// The same of a packet that has become one of IPv6.
+fn verify6(frame: &[u8], session: &Session) -> Result<(), String> {
+    let packet = Ipv6View::parse(frame.get(14..).unwrap_or(&[]))
+        .map_err(|error| format!("translated packet does not parse: {error}"))?;
+    let udp = packet.payload();
+    let word = |at: usize| udp.get(at..at + 2).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]));
+    let got = (packet.src(), word(0), packet.dst(), word(2), packet.hop_limit());
+    let wanted = (remote6(session), session.remote_port, subscriber6(session), session.port, 63);
+    let sum = pseudo_v6(packet.src(), packet.dst(), 17, udp.len() as u32).with_bytes(udp).checksum();
+    if got != wanted || sum != 0 {
+        return Err(format!(
+            "translated packet is wrong: expected {wanted:?}, got {got:?}, UDP sum {sum:#06x}"
+        ));
+    }
+    Ok(())
+}
+
 /// Dropped packets by reason, those that occurred.
 pub fn drops_of(accounts: &Accounts) -> BTreeMap<&'static str, u64> {
     REASONS.iter().zip(&accounts.drops).filter(|(_, n)| **n > 0).map(|(row, n)| (row.name, *n)).collect()
@@ -370,12 +406,18 @@ pub fn difference(after: &Accounts, before: &Accounts) -> Accounts {
 }
 
 /// Subscribers by the worker that owns them, enough for each worker's share.
-fn shares(plan: &Plan, group: &WorkerGroup, per_worker: u32) -> Vec<Vec<u32>> {
+fn shares(spec: &ForwardSpec, plan: &Plan, group: &WorkerGroup, per_worker: u32) -> Vec<Vec<u32>> {
     let directory = Directory::new(&plan.snapshot.nat, group);
     let mut shares: Vec<Vec<u32>> =
         (0..group.workers()).map(|_| Vec::with_capacity(per_worker as usize)).collect();
     for address in SUBSCRIBER_FIRST.. {
-        let WorkerId(owner) = directory.owner_of_inside(VrfId(0), address);
+        let subscriber = match spec.translation {
+            Translation::Nat44 => Inside::V4(address),
+            Translation::Nat64 => {
+                Inside::V6(subscriber6(&Session { inside: address, port: 0, remote: 0, remote_port: 0 }))
+            }
+        };
+        let WorkerId(owner) = directory.owner_of(VrfId(0), subscriber);
         if let Some(share) = shares.get_mut(usize::from(owner)).filter(|s| s.len() < per_worker as usize) {
             share.push(address);
         }
@@ -390,9 +432,9 @@ fn shares(plan: &Plan, group: &WorkerGroup, per_worker: u32) -> Vec<Vec<u32>> {
 pub fn forward(spec: &ForwardSpec) -> Result<ForwardReport, BenchError> {
     let per_worker = (spec.sessions / u32::from(spec.workers)).max(1);
     let subscribers = per_worker.div_ceil(SESSIONS_PER_SUBSCRIBER);
-    let plan = world::plan(subscribers * u32::from(spec.workers), spec.workers);
+    let plan = world::plan(spec.translation, subscribers * u32::from(spec.workers), spec.workers);
     let group = WorkerGroup::new(spec.workers, SEED);
-    let shares = shares(&plan, &group, subscribers);
+    let shares = shares(spec, &plan, &group, subscribers);
     let barrier = Barrier::new(usize::from(spec.workers));
     let measured: Vec<Result<Measured, BenchError>> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0u8..)
@@ -450,7 +492,7 @@ fn summary(spec: &ForwardSpec, measured: &[Measured]) -> ForwardReport {
     let count = measured.len() as f64;
     ForwardReport {
         scenario: "forward",
-        translation: "nat44",
+        translation: spec.translation.name(),
         sessions,
         frame_bytes: spec.frame_bytes,
         workers: spec.workers,

@@ -3,6 +3,7 @@
 use carrack_wire::checksum;
 use carrack_wire::ethernet::MacAddr;
 
+use crate::generator6::Template6;
 use crate::world::{GATEWAY_MAC, INSIDE_MAC, OUTSIDE_MAC, SUBSCRIBER_MAC};
 
 /// Source ports of a subscriber.
@@ -90,9 +91,30 @@ impl Chooser {
     }
 }
 
+/// What is translated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Translation {
+    /// IPv4 subscribers
+    #[default]
+    Nat44,
+    /// IPv6 subscribers
+    Nat64,
+}
+
+impl Translation {
+    /// The word for reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nat44 => "nat44",
+            Self::Nat64 => "nat64",
+        }
+    }
+}
+
 /// Writes UDP packets; every packet has its own addresses, ports, identification and payload, and right checksums.
 pub struct Writer {
     out: Template,
+    out6: Option<Template6>,
     into: Template,
     serial: u32,
 }
@@ -138,7 +160,7 @@ impl Template {
 /// The checksum of what was added up, in words of any length (RFC 1071 §2): halves added to each other the other way
 /// round have their sum, carry included, in the upper half.
 #[inline(always)]
-fn fold(sum: u64) -> u64 {
+pub(crate) fn fold(sum: u64) -> u64 {
     let sum = (sum.wrapping_add(sum.rotate_right(32)) >> 32) as u32;
     u64::from(!(sum.wrapping_add(sum.rotate_right(16)) >> 16) as u16)
 }
@@ -146,9 +168,16 @@ fn fold(sum: u64) -> u64 {
 impl Writer {
     /// For packets of so many bytes in memory (frame without check sequence), at least 60.
     pub fn new(bytes: usize) -> Self {
+        Self::of(Translation::Nat44, bytes)
+    }
+
+    /// For this translation.
+    pub fn of(translation: Translation, bytes: usize) -> Self {
         let out = Template::new(bytes, INSIDE_MAC, SUBSCRIBER_MAC);
         let into = Template::new(bytes, OUTSIDE_MAC, GATEWAY_MAC);
-        Self { out, into, serial: 0 }
+        let out6 =
+            (translation == Translation::Nat64).then(|| Template6::new(bytes, INSIDE_MAC, SUBSCRIBER_MAC));
+        Self { out, out6, into, serial: 0 }
     }
 
     /// Bytes of each packet in memory.
@@ -160,6 +189,10 @@ impl Writer {
     #[inline(always)]
     pub fn write_out(&mut self, session: &Session, frame: &mut [u8]) {
         self.serial = self.serial.wrapping_add(1);
+        if let Some(six) = &self.out6 {
+            six.write(self.serial, session, frame);
+            return;
+        }
         let (from, to) = ((session.inside, session.port), (session.remote, session.remote_port));
         write(&self.out, self.serial, from, to, frame);
     }

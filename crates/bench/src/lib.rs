@@ -10,6 +10,7 @@ mod cli;
 mod clock;
 mod forward;
 mod generator;
+mod generator6;
 mod histogram;
 mod labs;
 mod latency;

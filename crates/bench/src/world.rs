@@ -1,24 +1,26 @@
 //! The router under test: two ports, one NAT instance, neighbours known.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use carrack_base::{IfIndex, InstanceId, Now, PoolId, PortId, Prefix4, Range4, VrfId, WorkerId};
+use carrack_base::{IfIndex, InstanceId, Now, PoolId, PortId, Prefix4, Prefix6, Range4, VrfId, WorkerId};
 use carrack_frame::MemPool;
 use carrack_nat::WorkerGroup;
+use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
 use carrack_nat::policy::{
     Assignment, Capacity, ExhaustedIcmp, Filtering, Instance, Limits, Mapping, NatPolicy, Pool, Pooling,
     StaticRule, Timeouts,
 };
 use carrack_pipeline::mailbox::{Command, Event, NatNews, PacketSlot};
 use carrack_pipeline::snapshot::{
-    Interface, NextHop, Policers, Port, Route, Side, Snapshot, Vlan, WorkerSizes,
+    Interface, Ipv6Interface, NextHop, Policers, Port, Route, Side, Snapshot, Vlan, WorkerSizes,
 };
 use carrack_pipeline::{Plan, Worker, WorkerMail};
 use carrack_tables::{ArenaError, PagePreference};
 use carrack_wire::ethernet::MacAddr;
 
-use crate::generator::{PORTS, SESSIONS_PER_SUBSCRIBER, SUBSCRIBER_FIRST};
+use crate::generator::{PORTS, SESSIONS_PER_SUBSCRIBER, SUBSCRIBER_FIRST, Translation};
+use crate::generator6::PREFIX6;
 
 /// The router's inside port.
 pub const INSIDE_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 1]);
@@ -32,6 +34,9 @@ pub const GATEWAY_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 1, 2]);
 pub const INSIDE: PortId = PortId(0);
 /// Outside port.
 pub const OUTSIDE: PortId = PortId(1);
+/// The router's link-local address inside, and that of the router in front of the subscribers.
+const LINK_LOCAL: u128 = 0xfe80_u128 << 112 | 1;
+const SUBSCRIBERS_NEXT6: u128 = 0xfe80_u128 << 112 | 2;
 /// Ports of a block.
 const BLOCK: u16 = 512;
 /// The pool starts at 100.64.0.0, which no real network in the bench uses.
@@ -53,7 +58,7 @@ fn interface(id: u16, name: &str, side: Side, mac: MacAddr, address: u32) -> Int
         up: true,
         mtu: 9_000,
         addresses: vec![(address, Prefix4::of(address, 30))],
-        ipv6: None,
+        ipv6: (side == Side::Inside).then(|| Ipv6Interface { link_local: LINK_LOCAL, addresses: Vec::new() }),
         urpf: false,
     }
 }
@@ -187,8 +192,24 @@ fn instance(subscribers: u32, workers: u8) -> Instance {
 }
 
 /// The plan for so many subscribers.
-pub fn plan(subscribers: u32, workers: u8) -> Arc<Plan> {
-    plan_with(instance(subscribers, workers))
+pub fn plan(translation: Translation, subscribers: u32, workers: u8) -> Arc<Plan> {
+    let mut instance = instance(subscribers, workers);
+    if translation == Translation::Nat64 {
+        serve_six(&mut instance);
+    }
+    plan_with(instance)
+}
+
+/// Makes it a NAT64.
+fn serve_six(instance: &mut Instance) {
+    instance.subscribers.clear();
+    // Invariant: a prefix of 96 bits with octet `u` zero is one.
+    let prefix = NatPrefix::new(Prefix6::of(PREFIX6, 96));
+    instance.nat64 = prefix.ok().map(|prefix| Nat64 {
+        prefixes: vec![Nat64Prefix { via: 1, prefix }],
+        subscribers: vec![Prefix6::DEFAULT],
+        subscriber_len: 128,
+    });
 }
 
 /// The plan with this instance.
@@ -214,12 +235,25 @@ pub fn plan_with(instance: Instance) -> Arc<Plan> {
             route(Prefix4::of(ip(10, 0, 0, 0), 8), NextHop::Gateway(IfIndex(0), inside + 1)),
             route(Prefix4::DEFAULT, NextHop::Gateway(IfIndex(1), outside + 1)),
         ],
-        routes6: Vec::new(),
+        routes6: vec![Route {
+            vrf: VrfId(0),
+            prefix: Prefix6::DEFAULT,
+            next_hop: NextHop::Gateway(IfIndex(0), SUBSCRIBERS_NEXT6),
+        }],
         policers: Policers::default(),
         fragment_timeout_ms: 2_000,
         nat: Arc::new(NatPolicy { instances: vec![instance] }),
     };
     Arc::new(Plan::new(Arc::new(snapshot)))
+}
+
+/// Table sizes for a worker with so many sessions of this translation.
+pub fn sizes_for(translation: Translation, sessions: u32) -> WorkerSizes {
+    let mut sizes = sizes(sessions);
+    if translation == Translation::Nat64 {
+        sizes.nat.hosts = sizes.nat.subscribers;
+    }
+    sizes
 }
 
 /// Table sizes for a worker with so many sessions.
@@ -257,18 +291,7 @@ impl FarEnds {
     }
 }
 
-/// A worker with its neighbours known, alone or one of several that never hand over.
-pub fn worker(
-    id: u8,
-    group: Arc<WorkerGroup>,
-    plan: Arc<Plan>,
-    sessions: u32,
-    now: Now,
-) -> Result<(Worker, FarEnds), ArenaError> {
-    worker_with(id, group, plan, sizes(sessions), now)
-}
-
-/// The same with tables of these sizes.
+/// A worker with its neighbours known and tables of these sizes, alone or one of several that never hand over.
 pub fn worker_with(
     id: u8,
     group: Arc<WorkerGroup>,
@@ -281,14 +304,15 @@ pub fn worker_with(
     let (nat_out, nat_events) = rtrb::RingBuffer::new(4_096);
     let (punts_out, punts) = rtrb::RingBuffer::new(16);
     let (host_out, host_in) = rtrb::RingBuffer::new(16);
-    for (interface, ip, mac) in [(0, ip(172, 16, 0, 2), SUBSCRIBER_MAC), (1, ip(172, 16, 1, 2), GATEWAY_MAC)]
-    {
+    let v4 = |ip: u32| IpAddr::from(Ipv4Addr::from(ip));
+    let neighbours = [
+        (0, v4(ip(172, 16, 0, 2)), SUBSCRIBER_MAC),
+        (0, Ipv6Addr::from(SUBSCRIBERS_NEXT6).into(), SUBSCRIBER_MAC),
+        (1, v4(ip(172, 16, 1, 2)), GATEWAY_MAC),
+    ];
+    for (interface, ip, mac) in neighbours {
         // Invariant: the ring has 64 places.
-        let _ = commands.push(Command::SetNeighbour {
-            interface: IfIndex(interface),
-            ip: Ipv4Addr::from(ip).into(),
-            mac,
-        });
+        let _ = commands.push(Command::SetNeighbour { interface: IfIndex(interface), ip, mac });
     }
     let mail = WorkerMail {
         commands: commands_in,
