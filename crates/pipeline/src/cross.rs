@@ -188,7 +188,10 @@ fn reason_of(refused: Refused, meta: &mut Meta) -> Reason {
         Refused::SourceRoute => Reason::Ipv4SourceRoute,
         Refused::BadOptions => Reason::XlatOptionsInvalid,
         Refused::FragmentedIcmpV4 | Refused::FragmentedIcmpV6 => Reason::XlatIcmpFragment,
-        Refused::IcmpWithoutCounterpart | Refused::OtherFunction => Reason::XlatIcmpUntranslatable,
+        Refused::IcmpWithoutCounterpart
+        | Refused::OtherFunction
+        | Refused::ForeignProtocolV4
+        | Refused::ForeignProtocolV6 => Reason::XlatIcmpUntranslatable,
         Refused::ZeroUdp | Refused::ZeroUdpFragment => Reason::XlatUdpZeroChecksum,
         Refused::TooBigForV4 { mtu } => {
             meta.mtu = u16::try_from(mtu).unwrap_or(u16::MAX);

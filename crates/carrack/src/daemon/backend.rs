@@ -1,6 +1,6 @@
 //! The running daemon as the API's backend: ids become names, rows become answers.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
