@@ -111,7 +111,7 @@ impl Flow {
     }
 
     /// The endpoint on the NAT's inner side of the packet: its source going out, its destination coming in. An IPv6
-    /// source has no such endpoint (see [`crate::flow::session_hash`]).
+    /// source has no such endpoint: its sessions are found by all bits of it.
     #[inline]
     #[must_use]
     pub const fn local(&self, direction: Direction) -> Endpoint {
