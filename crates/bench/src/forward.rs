@@ -159,7 +159,13 @@ impl Bench {
 
     /// One burst of the sessions that `pick` names, through the router when `route` says so.
     #[inline]
-    fn burst(&mut self, way: Way, route: bool, packets: usize, mut pick: impl FnMut() -> u32) -> usize {
+    fn burst<const SIX: bool>(
+        &mut self,
+        way: Way,
+        route: bool,
+        packets: usize,
+        mut pick: impl FnMut() -> u32,
+    ) -> usize {
         let mut numbers = [0; BURST_PACKETS_MAX];
         let numbers = numbers.get_mut(..packets).unwrap_or(&mut []);
         numbers.iter_mut().for_each(|number| *number = pick());
@@ -174,7 +180,7 @@ impl Bench {
         }
         let rx = worker.rx_buffer();
         // What left is written anew and comes in again, as long as it was; the pool makes up for what did not leave.
-        for frame in spare.iter_mut().filter(|frame| frame.len() != bytes) {
+        for frame in spare.iter_mut().filter(|frame| SIX && frame.len() != bytes) {
             if frame.len() > bytes {
                 frame.trim_front(frame.len() - bytes);
             } else {
@@ -194,7 +200,8 @@ impl Bench {
                     let endpoint = outside.get((*number / REMOTES) as usize).copied().unwrap_or_default();
                     writer.write_in(&session, endpoint, frame.bytes_mut());
                 }
-                Way::Out | Way::Both => writer.write_out(&session, frame.bytes_mut()),
+                Way::Out | Way::Both if SIX => writer.write_out6(&session, frame.bytes_mut()),
+                Way::Out | Way::Both => writer.write_out4(&session, frame.bytes_mut()),
             }
         }
         let offered = rx.len();
@@ -320,7 +327,11 @@ impl Bench {
         loop {
             for _ in 0..BURSTS_A_TURN {
                 let way = if inwards { Way::In } else { Way::Out };
-                packets += self.burst(way, route, BURST_PACKETS_MAX, || chooser.pick()) as u64;
+                let pick = || chooser.pick();
+                packets += match self.translation {
+                    Translation::Nat44 => self.burst::<false>(way, route, BURST_PACKETS_MAX, pick),
+                    Translation::Nat64 => self.burst::<true>(way, route, BURST_PACKETS_MAX, pick),
+                } as u64;
                 inwards = if spec.direction == Way::Both { !inwards } else { inwards };
             }
             self.far.drain();

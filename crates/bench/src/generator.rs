@@ -188,11 +188,26 @@ impl Writer {
     /// A packet from a subscriber.
     #[inline(always)]
     pub fn write_out(&mut self, session: &Session, frame: &mut [u8]) {
+        if self.out6.is_some() {
+            self.write_out6(session, frame);
+        } else {
+            self.write_out4(session, frame);
+        }
+    }
+
+    /// The same where the translation is known beforehand.
+    #[inline(always)]
+    pub fn write_out6(&mut self, session: &Session, frame: &mut [u8]) {
         self.serial = self.serial.wrapping_add(1);
         if let Some(six) = &self.out6 {
             six.write(self.serial, session, frame);
-            return;
         }
+    }
+
+    /// The same where the translation is known beforehand.
+    #[inline(always)]
+    pub fn write_out4(&mut self, session: &Session, frame: &mut [u8]) {
+        self.serial = self.serial.wrapping_add(1);
         let (from, to) = ((session.inside, session.port), (session.remote, session.remote_port));
         write(&self.out, self.serial, from, to, frame);
     }

@@ -104,7 +104,8 @@ impl Nat {
         opened
     }
 
-    /// The inside endpoint as mappings know it: an IPv6 host by its number, when it has one.
+    /// The inside endpoint as mappings know it: an IPv6 host by its number, when it has one. All else of a binding is the
+    /// same for both versions (RFC 6146 §3.5.1, RFC 6146 §3.5.1.1).
     fn inside_endpoint(&self, flow: &Flow) -> Option<Endpoint> {
         let inside = flow.local(Direction::Out);
         if !flow.is_six() {

@@ -336,7 +336,7 @@ impl Nat {
         }
     }
 
-    /// The line of the IPv6 host that a forward rule leads to.
+    /// The line of the IPv6 host that a forward rule leads to: RFC 6146 §3.1, configured entries.
     fn host_for_forward(&mut self, instance: &Instance, ip: u128) -> Result<u32, Reason> {
         let via = via_of(instance, Inside::V6(ip)).ok_or(Reason::NatNoInstance)?;
         match self.tables.find_host(ip, via, instance.inside_vrf) {

@@ -4,7 +4,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use carrack_base::{InstanceId, PoolId, Prefix, Prefix4, Proto, Reason};
 
-/// TCP connection state as the NAT sees it (RFC 6146 §3.5.2 names, sides called inside and outside).
+/// TCP connection state as the NAT sees it (RFC 6146 §3.5.2.2 names, sides called inside and outside).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum TcpState {

@@ -1,4 +1,4 @@
-//! What a TCP segment does to a session's state (RFC 6146 §3.5.2 with the sides called inside and outside,
+//! What a TCP segment does to a session's state (RFC 6146 §3.5.2.2 with the sides called inside and outside,
 //! RFC 5382 REQ-2, RFC 7857 §2).
 
 use carrack_wire::tcp::flag;

@@ -31,7 +31,7 @@ pub struct Way {
 }
 
 impl Way {
-    /// The IPv6 address that stands for an IPv4 one, host byte order.
+    /// The IPv6 address that stands for an IPv4 one, host byte order (RFC 6146 §3.5.4).
     #[must_use]
     pub fn embed(&self, ip: u32) -> u128 {
         self.prefix.map_or(0, |prefix| prefix.embed(ip))
@@ -67,6 +67,7 @@ impl Nat {
         (flow.dst, flow.via) = (found.address, found.via);
         if flow.proto == Proto::Icmp && flow.ip_proto != number {
             flow.bits = match flow.bits {
+                // RFC 6146 §3.5.3: one kind of query, whichever version it comes in.
                 icmpv6::kind::ECHO_REQUEST => icmpv4::kind::ECHO_REQUEST,
                 icmpv6::kind::ECHO_REPLY => icmpv4::kind::ECHO_REPLY,
                 other if flow.kind != Kind::Whole => other,

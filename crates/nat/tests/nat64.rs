@@ -131,7 +131,7 @@ fn binding_serves_all_destinations_and_comes_back_to_its_host() {
     }
 }
 
-/// An IPv4 subscriber of the same instance shares its pool, never its endpoints.
+/// RFC 6146 §3.5.1.1: no endpoint twice; an IPv4 subscriber of the same instance shares its pool, never its endpoints.
 #[test]
 fn both_versions_share_one_pool() {
     let mut w = world(nat64_with(|i| i.pools = vec![pool(0, &["192.0.2.1"], 5_000, 5_063)]));
@@ -173,7 +173,7 @@ fn hosts_of_a_site_are_one_subscriber() {
     }
 }
 
-/// A host that uses two prefixes gets answers from the one it asked by.
+/// RFC 6146 §3.5.4: a host that uses two prefixes gets answers from the one it asked by.
 #[test]
 fn answers_come_from_the_prefix_that_was_asked() {
     let mut w = world(nat64());
@@ -263,7 +263,7 @@ fn echo_goes_by_its_identifier() {
     assert_eq!(out(&mut w, reply).err(), Some(Reason::NatNoMapping));
 }
 
-/// RFC 6146 §3.5.4: an error from IPv4 finds the host by the packet it carries, also when only the binding is left.
+/// RFC 6146 §3.6: an error from IPv4 finds the host by the packet it carries, also when only the binding is left.
 #[test]
 fn icmp_errors_find_their_host() {
     let mut w = world(nat64());
@@ -291,7 +291,7 @@ fn hosts_reach_each_other_by_their_outside_endpoints() {
     assert_eq!(got.remote6(), six("2001:db8:64::192.0.2.1"));
 }
 
-/// RFC 6146 §3.2: static bindings let IPv4 in to an IPv6 server, with and without sessions of its own.
+/// RFC 6146 §3.1: static bindings let IPv4 in to an IPv6 server, with and without sessions of its own.
 #[test]
 fn static_binding_lets_ipv4_in() {
     for workers in [1, 3] {

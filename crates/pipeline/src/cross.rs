@@ -1,4 +1,4 @@
-//! Packets that go on in the other IP version (RFC 7915): headers are exchanged within the frame, before a payload that
+//! Packets that go on in the other IP version (RFC 7915, RFC 6146 §3.7): headers are exchanged within the frame, before a payload that
 //! stays where it is.
 
 use carrack_base::{Family, Proto, Reason, VrfId};
@@ -137,7 +137,7 @@ impl Worker {
     }
 
     /// RFC 7915 §5.1: the address of an error from IPv6, whose sender has no IPv4 address: of a host behind a prefix the
-    /// one it stands for, of the router its own, else the outside address of the session (RFC 6791 §3).
+    /// one it stands for, of the router its own, else the outside address of the session (RFC 6791 §4 says which).
     fn error_source4(&self, meta: &Meta, way: &Way, vrf: VrfId) -> u32 {
         let own = self.line_of(self.plan.route(vrf, way.remote.ip)).map_or(0, |line| line.address);
         if meta.own && own != 0 { own } else { way.outside.ip }

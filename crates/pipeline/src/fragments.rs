@@ -99,7 +99,7 @@ fn key_of(hasher: &KeyedHasher, meta: &Meta, frame: &[u8]) -> Option<[u64; 2]> {
     ])
 }
 
-/// RFC 8200 §4.5: source, destination and identification, and here what the first header behind is.
+/// RFC 6146 §3.4, RFC 8200 §4.5: source, destination and identification, and here what the first header behind is.
 fn key_of_six(hasher: &KeyedHasher, meta: &Meta, frame: &[u8]) -> Option<[u64; 2]> {
     let header = frame.get(usize::from(meta.fragment_at)..)?.first_chunk::<8>()?;
     let id = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);

@@ -268,7 +268,7 @@ impl Worker {
         if hairpin { self.hairpin(frame, meta, vrf, now) } else { Next::Stay }
     }
 
-    /// RFC 4787 REQ-9, REQ-9a and RFC 5382 REQ-8, REQ-8a: the packet, now with its outside source, comes in again as if
+    /// RFC 4787 REQ-9, REQ-9a, RFC 5382 REQ-8, REQ-8a and RFC 6146 §3.8: the packet, now with its outside source, comes in again as if
     /// from outside.
     #[cold]
     fn hairpin(&mut self, frame: &mut Frame, meta: &mut Meta, vrf: VrfId, now: Now) -> Next {

@@ -39,7 +39,7 @@ fn port_of(endpoint: &str) -> u16 {
     endpoint.rsplit_once(':').unwrap().1.parse().unwrap()
 }
 
-/// RFC 6146 §3.6, RFC 7915 §4.1, §5.1: there and back, the checksums right by two readers, the hop limit one less.
+/// RFC 6146 §3.7, RFC 7915 §4.1, §5.1: there and back, the checksums right by two readers, the hop limit one less.
 #[test]
 fn udp_tcp_and_echo_go_there_and_back() {
     let mut world = world64();
@@ -144,7 +144,7 @@ fn too_big_is_told_in_the_senders_version() {
     assert_eq!(l4[8 + 12..8 + 24], long[14 + 12..14 + 24], "addresses and ports as the server knows them");
 }
 
-/// RFC 6146 §3.5.4, RFC 7915 §4.3, §5.3: errors from hops on the way, both ways.
+/// RFC 6146 §3.6, RFC 7915 §4.3, §5.3: errors from hops on the way, both ways.
 #[test]
 fn errors_from_the_way_reach_their_host() {
     let mut world = world64();
