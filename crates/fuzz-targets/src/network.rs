@@ -2,12 +2,13 @@
 
 use std::sync::{Arc, LazyLock};
 
-use carrack_base::{IfIndex, InstanceId, Now, PoolId, PortId, Prefix4, Proto, VrfId, WorkerId};
+use carrack_base::{IfIndex, InstanceId, Now, PoolId, PortId, Prefix4, Prefix6, Proto, VrfId, WorkerId};
 use carrack_nat::WorkerGroup;
+use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
 use carrack_nat::policy::{Assignment, Capacity, Instance, Limits, NatPolicy, Pool, StaticRule, Timeouts};
 use carrack_pipeline::mailbox::{Command, Event, NatNews, PacketSlot};
 use carrack_pipeline::snapshot::{
-    Interface, NextHop, Policer, Policers, Port, Route, Side, Snapshot, Vlan, WorkerSizes,
+    Interface, Ipv6Interface, NextHop, Policer, Policers, Port, Route, Side, Snapshot, Vlan, WorkerSizes,
 };
 use carrack_pipeline::{Handover, Plan, Worker, WorkerMail};
 use carrack_tables::PagePreference;
@@ -30,6 +31,16 @@ pub fn port_mac(port: u16) -> MacAddr {
     MacAddr([2, 0, 0, 0, 0, 0x10 + port as u8])
 }
 
+/// The own link-local address on every interface.
+const LINK_LOCAL: u128 = 0xfe80 << 112 | 1;
+/// The NAT64 prefix.
+pub const PREFIX6: u128 = 0x2001_0db8_0064 << 80;
+
+/// The own address on an interface, 2001:db8:1:interface::1.
+pub const fn inside6(interface: u16) -> u128 {
+    0x2001_0db8_0001 << 80 | (interface as u128) << 64 | 1
+}
+
 fn interface(id: u16, port: u16, vlan: Vlan, side: Side, own: u32, mtu: u16) -> Interface {
     Interface {
         id: IfIndex(id),
@@ -42,7 +53,10 @@ fn interface(id: u16, port: u16, vlan: Vlan, side: Side, own: u32, mtu: u16) -> 
         up: true,
         mtu,
         addresses: vec![(own, Prefix4::of(own, 16))],
-        ipv6: None,
+        ipv6: Some(Ipv6Interface {
+            link_local: LINK_LOCAL,
+            addresses: vec![(inside6(id), Prefix6::of(inside6(id), 64))],
+        }),
         urpf: side == Side::Outside,
     }
 }
@@ -75,6 +89,16 @@ fn snapshot(generation: u64) -> Snapshot {
             routes.push(Route { vrf, prefix: Prefix4::of(*own, 32), next_hop: NextHop::Local(i.id) });
         }
     }
+    let routes6 = interfaces
+        .iter()
+        .flat_map(|i| {
+            let own = inside6(i.id.0);
+            [
+                Route { vrf, prefix: Prefix6::of(own, 64), next_hop: NextHop::Connected(i.id) },
+                Route { vrf, prefix: Prefix6::of(own, 128), next_hop: NextHop::Local(i.id) },
+            ]
+        })
+        .collect();
     let ports = (0..PORTS).map(|id| Port { id: PortId(id), name: format!("port{id}"), mac: port_mac(id) });
     Snapshot {
         generation,
@@ -82,7 +106,7 @@ fn snapshot(generation: u64) -> Snapshot {
         interfaces: interfaces.into_iter().map(Some).collect(),
         vrfs: vec!["default".into()],
         routes,
-        routes6: vec![],
+        routes6,
         policers: Policers { arp: Policer { rate_pps: 10, burst: 3 }, ..Policers::default() },
         fragment_timeout_ms: 2_000,
         nat: Arc::new(NatPolicy { instances: vec![instance(generation)] }),
@@ -121,7 +145,11 @@ fn instance(generation: u64) -> Instance {
         timeouts: Timeouts::default(),
         exhausted_icmp: Default::default(),
         pool_threshold_percent: 80,
-        nat64: None,
+        nat64: NatPrefix::new(Prefix6::of(PREFIX6, 96)).ok().map(|prefix| Nat64 {
+            prefixes: vec![Nat64Prefix { via: 1, prefix }],
+            subscribers: vec![Prefix6::of(inside6(0), 48)],
+            subscriber_len: 120,
+        }),
         statics: vec![
             StaticRule::OneToOne { inside: one(ip([10, 0, 0, 9])), outside: one(ip([192, 0, 2, 9])) },
             StaticRule::Forward {

@@ -13,7 +13,7 @@ use carrack_wire::ipv4::Ipv4View;
 use carrack_wire::vlan::parse_l2;
 use carrack_wire::{MacAddr, PacketBuilder, TcpMut, UdpMut, checksum};
 
-use crate::network::{EXEMPT, Ends, OUT, POOL, PORTS, ip, plan, port_mac, workers};
+use crate::network::{EXEMPT, Ends, OUT, POOL, PORTS, PREFIX6, inside6, ip, plan, port_mac, workers};
 
 /// Steps of one input at most.
 const STEPS_MAX: usize = 200;
@@ -485,6 +485,11 @@ fn built(port: u16, how: &[u8]) -> Vec<u8> {
     let builder = match port {
         OUT if a & 0x80 != 0 => builder.ipv4(ip([198, 51, 0, a & 63]), inside),
         OUT => builder.ipv4(ip([198, 51, 0, a & 63]), POOL + u32::from(b & 15)),
+        // An IPv6 host to the same destination by the NAT64 prefix; sometimes to another, or from nowhere.
+        _ if ttl & 0x20 != 0 => {
+            let host = inside6(subnet.into()) + u128::from(a & 31);
+            builder.ipv6(host, if len & 64 == 0 { PREFIX6 | u128::from(outside) } else { inside6(0) + 2 })
+        }
         _ => builder.ipv4(inside, outside),
     };
     let builder = builder.ttl(if ttl < 3 { ttl } else { 64 }).identification(ttl.into());
