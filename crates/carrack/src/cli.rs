@@ -84,6 +84,9 @@ pub enum Command {
     /// Capture packets, with the reasons of drops, into a pcapng file.
     #[command(after_help = CAPTURE_HELP)]
     Capture(CaptureArgs),
+    /// Who had an outside address and port at that time, from the store of events.
+    #[command(after_help = TRACE_BACK_HELP)]
+    TraceBack(TraceBackArgs),
     /// Demonstration networks in network namespaces.
     Lab(carrack_lab::cli::LabArgs),
     /// Measure forwarding speed and memory.
@@ -326,6 +329,51 @@ Examples:
   carrack capture -w drops.pcapng --reason nat-filtered
   carrack capture -w - --address 203.0.113.10 | tshark -r -
   tshark -r drops.pcapng -T fields -e frame.number -e ip.src -e frame.comment";
+
+/// `carrack trace-back`.
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("what").required(true).args(["outside", "subscriber"])))]
+pub struct TraceBackArgs {
+    /// Outside address, as the other end saw it.
+    #[arg(value_name = "ADDRESS", requires = "port", requires = "at")]
+    pub outside: Option<std::net::Ipv4Addr>,
+    /// Outside port, or ICMP identifier.
+    #[arg(value_name = "PORT")]
+    pub port: Option<u16>,
+    /// The time, like 2026-03-03T14:03:22.5Z or with an offset like +02:00.
+    #[arg(long, value_name = "TIME", value_parser = carrack_natlog::time::parse_ms)]
+    pub at: Option<u64>,
+    /// Protocol; needed only where single mappings are logged.
+    #[arg(long, value_name = "PROTOCOL", value_parser = filter::ip_protocol)]
+    pub protocol: Option<u8>,
+    /// The other way round: everything that this inside address had.
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["outside", "at", "protocol"])]
+    pub subscriber: Option<std::net::IpAddr>,
+    /// With --subscriber: from then on; a day before --to unless given.
+    #[arg(long, value_name = "TIME", requires = "subscriber", value_parser = carrack_natlog::time::parse_ms)]
+    pub from: Option<u64>,
+    /// With --subscriber: until then; now unless given.
+    #[arg(long, value_name = "TIME", requires = "subscriber", value_parser = carrack_natlog::time::parse_ms)]
+    pub to: Option<u64>,
+    /// Directory of the store, as in `[logging.store]`.
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/carrack/log")]
+    pub store: PathBuf,
+    /// Print comma-separated values.
+    #[arg(long, conflicts_with = "json")]
+    pub csv: bool,
+}
+
+const TRACE_BACK_HELP: &str = "\
+Reads the files of the store, of a running daemon or of one that is long gone; no daemon is asked. Needs a config with
+[logging.store], or deterministic pools whose configuration the store kept. `sure` says whether anything in the log
+speaks against the answer: events that were lost, a clock that was set, a daemon that died.
+
+Exit code 1 says that nobody had it.
+
+Examples:
+  carrack trace-back 203.0.113.7 4711 --at 2026-03-03T14:03:22.5Z
+  carrack trace-back 203.0.113.7 4711 --at 2026-03-03T15:03:22+01:00 --protocol udp --json
+  carrack trace-back --subscriber 100.64.3.9 --from 2026-03-01T00:00Z --to 2026-03-02T00:00Z --csv";
 
 const COMPLETIONS_HELP: &str = "\
 Examples:

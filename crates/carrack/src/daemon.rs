@@ -33,8 +33,8 @@ pub fn run(args: &RunArgs, socket: Option<&Path>) -> Outcome {
     let system = config.system.name.clone();
     let devices = config.devices().map(|(port, spec)| (port.name.value.clone(), spec.to_string())).collect();
     let run = RunOptions { verbose_dpdk: args.log >= LogLevel::Debug, ..RunOptions::default() };
-    let log = Service::start(&config.logging, &system, Context::of(&config, &snapshot), unix_ms())
-        .map_err(Failure::internal)?;
+    let log =
+        Service::start(&config, Context::of(&config, &snapshot), unix_ms()).map_err(Failure::internal)?;
     let sink = Box::new(log.clone());
     let runtime =
         Runtime::start_config(&args.config, config, warnings, run, Some(sink)).map_err(start_failure)?;
@@ -56,7 +56,7 @@ pub fn run(args: &RunArgs, socket: Option<&Path>) -> Outcome {
 }
 
 /// Milliseconds since 1970.
-fn unix_ms() -> u64 {
+pub(crate) fn unix_ms() -> u64 {
     let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(unix.as_millis()).unwrap_or(u64::MAX)
 }

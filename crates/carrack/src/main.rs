@@ -11,6 +11,7 @@ mod human;
 mod reference;
 mod show;
 mod table;
+mod traceback;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         }
         Command::Trace(args) => client().and_then(|client| act::trace(&client, args, cli.json)),
         Command::Capture(args) => client().and_then(|client| act::capture(&client, args, cli.json)),
+        Command::TraceBack(args) => traceback::run(&args, cli.json),
         Command::Completions { shell } => completions(shell),
         Command::Reference => print(&reference::markdown()),
     };

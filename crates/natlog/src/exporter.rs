@@ -13,12 +13,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use carrack_config::{ExportTransport, ExporterConfig};
 
+pub(crate) use self::queue::Queue;
 use crate::context::Context;
 use crate::flow::{Stamp, Unsent};
 use crate::link::Link;
 use crate::record::Record;
 use format::Format;
-pub(crate) use queue::Queue;
 
 /// Longest wait for events.
 const WAIT: Duration = Duration::from_millis(50);

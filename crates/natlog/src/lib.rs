@@ -14,9 +14,12 @@ mod exporter;
 pub mod flow;
 mod link;
 pub mod record;
+pub mod search;
 mod service;
+mod store;
 pub mod syslog;
 pub mod time;
 
 pub use exporter::ExporterReport;
 pub use service::Service;
+pub use store::StoreReport;

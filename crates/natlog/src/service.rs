@@ -2,12 +2,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use carrack_config::Logging;
+use carrack_config::{Config, Logging};
 use carrack_runtime::{EventSink, LoggedEvent};
 
 use crate::context::Context;
 use crate::exporter::{Batch, Exporter, ExporterReport};
 use crate::record::{Kind, Record};
+use crate::store::{Store, StoreReport};
 
 /// Distributes events. Clones are doors to the same service.
 #[derive(Debug, Clone)]
@@ -20,6 +21,7 @@ struct Inner {
     host: String,
     context: Arc<Context>,
     exporters: Vec<Exporter>,
+    store: Option<Store>,
     lost: u64,
     /// The calendar minus monotonic time, as of the last event.
     offset_ns: Option<u64>,
@@ -29,21 +31,23 @@ struct Inner {
 const CLOCK_SET_MS: u64 = 100;
 
 impl Service {
-    /// Starts what `logging` asks for, on the router `host`; the time is milliseconds since 1970.
+    /// Starts what the config asks for; the time is milliseconds since 1970.
     ///
     /// # Errors
     /// A sentence that says what to do.
-    pub fn start(logging: &Logging, host: &str, context: Context, unix_ms: u64) -> Result<Self, String> {
+    pub fn start(config: &Config, context: Context, unix_ms: u64) -> Result<Self, String> {
         let inner = Inner {
-            host: host.to_owned(),
+            host: config.system.name.clone(),
             context: Arc::new(context),
             exporters: Vec::new(),
+            store: config.logging.store.clone().map(Store::start).transpose()?,
             lost: 0,
             offset_ns: None,
         };
         let service = Self { inner: Arc::new(Mutex::new(inner)) };
         let mut inner = service.lock();
-        inner.set_exporters(logging)?;
+        inner.set_exporters(&config.logging)?;
+        inner.keep_config(config, 1, unix_ms);
         inner.distribute(vec![Record::new(unix_ms, Kind::Started), configured(unix_ms, 1)]);
         drop(inner);
         Ok(service)
@@ -55,14 +59,15 @@ impl Service {
     /// A sentence that says what to do.
     pub fn reconfigure(
         &self,
-        logging: &Logging,
+        config: &Config,
         context: Context,
         generation: u64,
         unix_ms: u64,
     ) -> Result<(), String> {
         let mut inner = self.lock();
         inner.context = Arc::new(context);
-        inner.set_exporters(logging)?;
+        inner.keep_config(config, generation, unix_ms);
+        inner.set_exporters(&config.logging)?;
         inner.distribute(vec![configured(unix_ms, generation)]);
         Ok(())
     }
@@ -71,6 +76,12 @@ impl Service {
     #[must_use]
     pub fn exporters(&self) -> Vec<ExporterReport> {
         self.lock().exporters.iter().map(Exporter::report).collect()
+    }
+
+    /// What the store has done, when there is one.
+    #[must_use]
+    pub fn store(&self) -> Option<StoreReport> {
+        self.lock().store.as_ref().map(Store::report)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -92,6 +103,7 @@ impl EventSink for Service {
         inner.distribute(vec![Record::new(unix_ns / 1_000_000, Kind::Stopped)]);
         // Each sends what it has, then ends.
         inner.exporters.clear();
+        inner.store = None;
     }
 }
 
@@ -116,6 +128,12 @@ impl Inner {
             self.exporters.push(exporter);
         }
         Ok(())
+    }
+
+    fn keep_config(&self, config: &Config, generation: u64, unix_ms: u64) {
+        if let Some(store) = &self.store {
+            store.configured(config.text(), generation, unix_ms);
+        }
     }
 
     fn events(&mut self, batch: &[LoggedEvent]) {
@@ -159,6 +177,9 @@ impl Inner {
             return;
         }
         let batch = Arc::new(Batch { context: Arc::clone(&self.context), records });
+        if let Some(store) = &self.store {
+            store.take(&batch);
+        }
         for exporter in &self.exporters {
             exporter.take(&batch);
         }

@@ -5,7 +5,7 @@ mod common;
 use std::net::Ipv4Addr;
 use std::process::Command;
 
-use carrack_natlog::flow::{Encoder, Field, Stamp, Unsent, Version, template};
+use carrack_natlog::flow::{Encoder, Field, Stamp, TEMPLATES, Unsent, Version, template};
 use carrack_natlog::record::{Kind, Quota, Record};
 use common::{AT_MS, capture, context, every_event};
 
@@ -29,15 +29,24 @@ fn tshark(version: Version, port: u16) -> (String, usize) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("flow.pcap");
     capture(&path, port, &messages);
-    let decode = format!("udp.port=={port},cflow");
-    let out = Command::new("tshark")
-        .arg("-r")
-        .arg(&path)
-        .args(["-d", &decode, "-V", "-O", "cflow"])
-        .output()
-        .unwrap();
+    (common::tshark(&path, port), events)
+}
+
+/// What libfixbuf, which knows the names from IANA's registry, makes of a file of IPFIX messages.
+#[test]
+fn ipfix_dump_reads_every_template_and_record() {
+    let (messages, events) = messages(Version::Ipfix);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("messages.ipfix");
+    std::fs::write(&path, messages.concat()).unwrap();
+    let out = Command::new("ipfixDump").arg("--in").arg(&path).output().unwrap();
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    (String::from_utf8_lossy(&out.stdout).into_owned(), events)
+    let count = |what: &str| text.lines().filter(|line| line.starts_with(what)).count();
+    assert_eq!(count("--- template record"), TEMPLATES.len(), "{text}");
+    assert_eq!(count("--- options template record"), 3, "{text}");
+    // Two routing instances, a pool and the statistics beside the events.
+    assert_eq!(count("--- data record"), events + 4, "{text}");
 }
 
 /// What tshark should say of a field, name and value.

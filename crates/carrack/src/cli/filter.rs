@@ -207,3 +207,15 @@ fn tcp_states() -> impl TypedValueParser<Value = TcpState> {
 pub(super) fn reasons() -> impl TypedValueParser<Value = Reason> {
     PossibleValuesParser::new(REASONS.iter().map(|row| row.name)).try_map(|name| Reason::parse(&name))
 }
+
+/// An IP protocol by name or number.
+pub(super) fn ip_protocol(text: &str) -> Result<u8, String> {
+    match text {
+        "tcp" => Ok(6),
+        "udp" => Ok(17),
+        "icmp" => Ok(1),
+        _ => text
+            .parse()
+            .map_err(|_| format!("`{text}` is no protocol; write tcp, udp, icmp or a number to 255")),
+    }
+}

@@ -49,7 +49,7 @@ impl Daemon {
     fn reload_log(&self) -> Option<String> {
         let config = self.handle.desired_config()?;
         let context = Context::of(&config, &self.handle.snapshot());
-        self.log.reconfigure(&config.logging, context, self.handle.generation(), super::unix_ms()).err()
+        self.log.reconfigure(&config, context, self.handle.generation(), super::unix_ms()).err()
     }
 
     fn device(&self, port: &str) -> String {
@@ -170,6 +170,9 @@ impl Backend for Daemon {
                 format!("exporter {} cannot reach its collector; {} events wait", e.name, e.waiting)
             }
         }));
+        if let Some(lost) = self.log.store().map(|store| store.lost).filter(|lost| *lost > 0) {
+            problems.push(format!("the store lost {lost} events: its disk is full or too slow"));
+        }
         let lost: u64 = workers.iter().map(|w| w.stats.events_lost).sum();
         if lost > 0 {
             problems.push(format!(
@@ -310,6 +313,7 @@ impl Backend for Daemon {
                 "Copies of packets that a capture should have had, lost because its reader was slow.".into(),
             count: self.handle.workers().iter().map(|w| w.stats.captures_lost).sum(),
         });
+        answer.engine.extend(self.log.store().iter().flat_map(summary::store_counters));
         answer.engine.extend(self.log.exporters().iter().flat_map(summary::exporter_counters));
         Ok(answer)
     }

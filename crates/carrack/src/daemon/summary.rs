@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use carrack_api::types::{EngineCounter, Graph, GraphNode, NamedCount, StageClocks, Worker};
 use carrack_base::counters::Accounts;
 use carrack_base::{REASONS, Reason};
-use carrack_natlog::ExporterReport;
+use carrack_natlog::{ExporterReport, StoreReport};
 use carrack_pipeline::stats::{STAGES, Stage};
 use carrack_runtime::{ControlCounters, WorkerReport};
 
@@ -155,13 +155,27 @@ pub(super) fn exporter_counters(report: &ExporterReport) -> Vec<EngineCounter> {
         ("lost", report.lost, "NAT events lost because the collector was too slow or away."),
         ("waiting", report.waiting, "NAT events that wait in memory for the collector."),
     ];
-    rows.into_iter()
-        .map(|(what, count, description)| EngineCounter {
-            name: format!("exporter-{}-{what}", report.name),
-            description: description.into(),
-            count,
-        })
-        .collect()
+    counters(&format!("exporter-{}", report.name), &rows)
+}
+
+/// What the store counts.
+pub(super) fn store_counters(report: &StoreReport) -> Vec<EngineCounter> {
+    let rows = [
+        ("stored", report.stored, "NAT events that are safe on disk."),
+        ("lost", report.lost, "NAT events lost because the disk was full or too slow."),
+        ("waiting", report.waiting, "NAT events that wait in memory for the disk."),
+        ("bytes", report.bytes, "Bytes of columnar files on disk."),
+    ];
+    counters("store", &rows)
+}
+
+fn counters(of: &str, rows: &[(&str, u64, &str)]) -> Vec<EngineCounter> {
+    let counter = |(what, count, description): &(&str, u64, &str)| EngineCounter {
+        name: format!("{of}-{what}"),
+        description: (*description).into(),
+        count: *count,
+    };
+    rows.iter().map(counter).collect()
 }
 
 /// A frame's first bytes in one line, as far as they go.

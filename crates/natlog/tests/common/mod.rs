@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use carrack_base::Reason;
@@ -96,4 +97,17 @@ pub fn capture(path: &Path, port: u16, datagrams: &[Vec<u8>]) {
         let packet = PcapPacket::new(Duration::from_millis(AT_MS), frame.len() as u32, &frame);
         writer.write_packet(&packet).unwrap();
     }
+}
+
+/// What tshark makes of a capture, in full.
+pub fn tshark(path: &Path, port: u16) -> String {
+    let decode = format!("udp.port=={port},cflow");
+    let out = Command::new("tshark")
+        .arg("-r")
+        .arg(path)
+        .args(["-d", &decode, "-V", "-O", "cflow"])
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8_lossy(&out.stdout).into_owned()
 }

@@ -1,0 +1,294 @@
+//! Columnar files: Parquet, sorted by outside address and port, so that a question touches one row group a file.
+
+use std::fs::File;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+use std::sync::Arc;
+
+use carrack_base::Reason;
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::column::reader::ColumnReader;
+use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
+use parquet::errors::{ParquetError, Result};
+use parquet::file::metadata::RowGroupMetaData;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
+use parquet::file::statistics::Statistics;
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::parser::parse_message_type;
+use parquet::schema::types::ColumnPath;
+
+use crate::record::{Kind, NOBODY, Record};
+
+/// Rows of a row group: what one question decodes at least.
+pub(crate) const GROUP_ROWS: usize = 131_072;
+/// Compression level: higher ones gain little on columns that are encoded already.
+const ZSTD_LEVEL: i32 = 3;
+
+/// One row for each event; addresses of the other family than a column's are 0 or empty.
+const SCHEMA: &str = "message event {
+    required int64 time (TIMESTAMP(MILLIS, true));
+    required int32 kind (INTEGER(8, false));
+    required binary instance (STRING);
+    required int32 inside (INTEGER(32, false));
+    required binary inside6;
+    required int32 inside_port (INTEGER(16, false));
+    required int32 outside (INTEGER(32, false));
+    required int32 first (INTEGER(16, false));
+    required int32 last (INTEGER(16, false));
+    required int32 protocol (INTEGER(8, false));
+    required int32 remote (INTEGER(32, false));
+    required binary remote6;
+    required int32 remote_port (INTEGER(16, false));
+    required int32 worker (INTEGER(8, false));
+    required int32 pool (INTEGER(16, false));
+    required int32 detail (INTEGER(8, false));
+    required int32 value (INTEGER(32, false));
+    required int32 count (INTEGER(32, false));
+    required int32 reason (INTEGER(8, false));
+}";
+/// Positions in [`SCHEMA`].
+const TIME: usize = 0;
+const OUTSIDE: usize = 6;
+
+/// Writes a file whole; the records are sorted here.
+pub(crate) fn write(path: &Path, records: &mut [Record], instances: &[String]) -> Result<()> {
+    records.sort_by_key(|record| (record.outside, record.first, record.unix_ms));
+    let schema = Arc::new(parse_message_type(SCHEMA)?);
+    let delta = |column: &str| ColumnPath::from(column);
+    let properties = WriterProperties::builder()
+        .set_created_by("carrack".into())
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_column_dictionary_enabled(delta("time"), false)
+        .set_column_encoding(delta("time"), Encoding::DELTA_BINARY_PACKED)
+        .set_column_dictionary_enabled(delta("outside"), false)
+        .set_column_encoding(delta("outside"), Encoding::DELTA_BINARY_PACKED)
+        .build();
+    let mut writer = SerializedFileWriter::new(File::create(path)?, schema, Arc::new(properties))?;
+    for rows in records.chunks(GROUP_ROWS) {
+        let mut group = writer.next_row_group()?;
+        write_group(&mut group, rows, instances)?;
+        group.close()?;
+    }
+    // The file is complete on disk before it gets its name.
+    writer.into_inner()?.sync_all()?;
+    Ok(())
+}
+
+fn write_group(
+    group: &mut SerializedRowGroupWriter<'_, File>,
+    rows: &[Record],
+    names: &[String],
+) -> Result<()> {
+    let name =
+        |r: &Record| names.get(usize::from(r.instance)).map_or(&[][..], |name| name.as_bytes()).to_vec();
+    long(group, rows, |r| r.unix_ms as i64)?;
+    number(group, rows, |r| r.kind as u32)?;
+    bytes(group, rows, name)?;
+    number(group, rows, |r| four(r.inside))?;
+    bytes(group, rows, |r| six(r.inside))?;
+    number(group, rows, |r| r.inside_port.into())?;
+    number(group, rows, |r| r.outside)?;
+    number(group, rows, |r| r.first.into())?;
+    number(group, rows, |r| r.last.into())?;
+    number(group, rows, |r| r.protocol.into())?;
+    number(group, rows, |r| four(r.remote))?;
+    bytes(group, rows, |r| six(r.remote))?;
+    number(group, rows, |r| r.remote_port.into())?;
+    number(group, rows, |r| r.worker.into())?;
+    number(group, rows, |r| r.pool.into())?;
+    number(group, rows, |r| r.detail.into())?;
+    number(group, rows, |r| r.value)?;
+    number(group, rows, |r| r.count)?;
+    number(group, rows, |r| r.reason.map_or(u8::MAX, |reason| reason as u8).into())
+}
+
+fn four(ip: IpAddr) -> u32 {
+    match ip {
+        IpAddr::V4(ip) => ip.into(),
+        IpAddr::V6(_) => 0,
+    }
+}
+
+fn six(ip: IpAddr) -> Vec<u8> {
+    match ip {
+        IpAddr::V4(_) => Vec::new(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
+    }
+}
+
+fn number(
+    group: &mut SerializedRowGroupWriter<'_, File>,
+    rows: &[Record],
+    value: impl Fn(&Record) -> u32,
+) -> Result<()> {
+    let mut column = group.next_column()?.ok_or_else(short)?;
+    let values: Vec<i32> = rows.iter().map(|row| value(row).cast_signed()).collect();
+    column.typed::<Int32Type>().write_batch(&values, None, None)?;
+    column.close()
+}
+
+fn long(
+    group: &mut SerializedRowGroupWriter<'_, File>,
+    rows: &[Record],
+    value: impl Fn(&Record) -> i64,
+) -> Result<()> {
+    let mut column = group.next_column()?.ok_or_else(short)?;
+    let values: Vec<i64> = rows.iter().map(value).collect();
+    column.typed::<Int64Type>().write_batch(&values, None, None)?;
+    column.close()
+}
+
+fn bytes(
+    group: &mut SerializedRowGroupWriter<'_, File>,
+    rows: &[Record],
+    value: impl Fn(&Record) -> Vec<u8>,
+) -> Result<()> {
+    let mut column = group.next_column()?.ok_or_else(short)?;
+    let values: Vec<ByteArray> = rows.iter().map(|row| value(row).into()).collect();
+    column.typed::<ByteArrayType>().write_batch(&values, None, None)?;
+    column.close()
+}
+
+fn short() -> ParquetError {
+    ParquetError::General("the schema has fewer columns than are written".into())
+}
+
+/// Which rows somebody wants to see: a row group is skipped when none can be in it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted {
+    /// Outside address; rows without one, events of the daemon itself, are always wanted.
+    pub outside: Option<u32>,
+    /// Times, milliseconds since 1970, both included.
+    pub from_ms: u64,
+    pub to_ms: u64,
+}
+
+impl Wanted {
+    /// Could this record be wanted?
+    pub(crate) fn admits(&self, record: &Record) -> bool {
+        (self.from_ms..=self.to_ms).contains(&record.unix_ms)
+            && self.outside.is_none_or(|outside| record.outside == outside || record.outside == 0)
+    }
+
+    fn admits_group(&self, group: &RowGroupMetaData) -> bool {
+        let time = match group.column(TIME).statistics() {
+            Some(Statistics::Int64(range)) => range.min_opt().zip(range.max_opt()),
+            _ => None,
+        };
+        let in_time = time.is_none_or(|(min, max)| {
+            min.cast_unsigned() <= self.to_ms && max.cast_unsigned() >= self.from_ms
+        });
+        let outside = match group.column(OUTSIDE).statistics() {
+            Some(Statistics::Int32(range)) => range.min_opt().zip(range.max_opt()),
+            _ => None,
+        };
+        let (wanted, range) = (self.outside, outside.map(|(a, b)| a.cast_unsigned()..=b.cast_unsigned()));
+        let in_place = wanted.zip(range).is_none_or(|(ip, range)| range.contains(&ip) || range.contains(&0));
+        in_time && in_place
+    }
+}
+
+/// Reads the rows that may be wanted and gives each that is to `each`, with its instance's name.
+pub(crate) fn read(path: &Path, wanted: Wanted, mut each: impl FnMut(&Record, &str)) -> Result<()> {
+    let reader = SerializedFileReader::new(File::open(path)?)?;
+    for index in 0..reader.metadata().num_row_groups() {
+        if wanted.admits_group(reader.metadata().row_group(index)) {
+            read_group(&*reader.get_row_group(index)?, wanted, &mut each)?;
+        }
+    }
+    Ok(())
+}
+
+fn read_group(
+    group: &dyn RowGroupReader,
+    wanted: Wanted,
+    each: &mut impl FnMut(&Record, &str),
+) -> Result<()> {
+    let rows = group.metadata().num_rows() as usize;
+    let outside = numbers(group, OUTSIDE, rows)?;
+    let candidate = |ip: u32| wanted.outside.is_none_or(|wanted| ip == wanted || ip == 0);
+    if !outside.iter().any(|ip| candidate(*ip)) {
+        return Ok(());
+    }
+    let times = longs(group, TIME, rows)?;
+    let [instance, inside6, remote6] = [2, 4, 11].map(|at| texts(group, at, rows));
+    let (instance, inside6, remote6) = (instance?, inside6?, remote6?);
+    let others = [1, 3, 5, 7, 8, 9, 10, 12, 13, 14, 15, 16, 17, 18].map(|at| numbers(group, at, rows));
+    let mut columns = Vec::with_capacity(others.len());
+    for column in others {
+        columns.push(column?);
+    }
+    for (row, (outside, time)) in outside.iter().zip(times).enumerate() {
+        if !candidate(*outside) {
+            continue;
+        }
+        let at = |column: usize| columns.get(column).and_then(|c| c.get(row)).copied().unwrap_or(0);
+        let ip = |four: u32, six: Option<&ByteArray>| {
+            let six = six.and_then(|six| <[u8; 16]>::try_from(six.data()).ok());
+            six.map_or_else(|| Ipv4Addr::from(four).into(), |six| IpAddr::V6(Ipv6Addr::from(six)))
+        };
+        let Some(kind) = Kind::from_u8(at(0) as u8) else { continue };
+        let record = Record {
+            unix_ms: time.cast_unsigned(),
+            kind,
+            worker: at(8) as u8,
+            instance: 0,
+            pool: at(9) as u16,
+            protocol: at(5) as u8,
+            detail: at(10) as u8,
+            inside: ip(at(1), inside6.get(row)),
+            inside_port: at(2) as u16,
+            outside: *outside,
+            first: at(3) as u16,
+            last: at(4) as u16,
+            remote: match ip(at(6), remote6.get(row)) {
+                none if none.is_unspecified() => NOBODY,
+                some => some,
+            },
+            remote_port: at(7) as u16,
+            value: at(11),
+            count: at(12),
+            reason: Reason::from_index(at(13) as usize),
+        };
+        if wanted.admits(&record) {
+            let name = instance.get(row).map(ByteArray::data).unwrap_or_default();
+            each(&record, &String::from_utf8_lossy(name));
+        }
+    }
+    Ok(())
+}
+
+fn numbers(group: &dyn RowGroupReader, at: usize, rows: usize) -> Result<Vec<u32>> {
+    let mut values = Vec::with_capacity(rows);
+    match group.get_column_reader(at)? {
+        ColumnReader::Int32ColumnReader(mut column) => column.read_records(rows, None, None, &mut values)?,
+        _ => return Err(foreign(at)),
+    };
+    Ok(values.into_iter().map(i32::cast_unsigned).collect())
+}
+
+fn longs(group: &dyn RowGroupReader, at: usize, rows: usize) -> Result<Vec<i64>> {
+    let mut values = Vec::with_capacity(rows);
+    match group.get_column_reader(at)? {
+        ColumnReader::Int64ColumnReader(mut column) => column.read_records(rows, None, None, &mut values)?,
+        _ => return Err(foreign(at)),
+    };
+    Ok(values)
+}
+
+fn texts(group: &dyn RowGroupReader, at: usize, rows: usize) -> Result<Vec<ByteArray>> {
+    let mut values = Vec::with_capacity(rows);
+    match group.get_column_reader(at)? {
+        ColumnReader::ByteArrayColumnReader(mut column) => {
+            column.read_records(rows, None, None, &mut values)?
+        }
+        _ => return Err(foreign(at)),
+    };
+    Ok(values)
+}
+
+fn foreign(at: usize) -> ParquetError {
+    ParquetError::General(format!("column {at} is of another type than this program writes"))
+}
