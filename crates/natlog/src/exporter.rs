@@ -2,10 +2,13 @@
 
 mod format;
 mod queue;
+mod spool;
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -19,9 +22,14 @@ use crate::flow::{Stamp, Unsent};
 use crate::link::Link;
 use crate::record::Record;
 use format::Format;
+use spool::Spool;
 
 /// Longest wait for events.
 const WAIT: Duration = Duration::from_millis(50);
+/// Rest while the collector takes nothing.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Time between two looks at what a stream's collector has confirmed.
+const CONFIRM: Duration = Duration::from_millis(100);
 /// First and longest rest between two attempts to connect.
 const RETRY_FIRST: Duration = Duration::from_millis(200);
 const RETRY_MAX: Duration = Duration::from_secs(10);
@@ -52,6 +60,8 @@ pub struct ExporterReport {
     pub lost: u64,
     /// Events that wait in memory.
     pub waiting: u64,
+    /// Bytes that wait on disk.
+    pub spooled_bytes: u64,
 }
 
 #[derive(Debug, Default)]
@@ -60,13 +70,27 @@ struct Counters {
     sent: AtomicU64,
     messages: AtomicU64,
     lost: AtomicU64,
+    /// Events taken from the queue that the collector has not confirmed.
+    held: AtomicU64,
+    spooled_bytes: AtomicU64,
+}
+
+/// Everything about an exporter that its own table does not say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// Observation domain.
+    pub domain: u32,
+    /// Name of this router.
+    pub host: String,
+    /// Where spools are.
+    pub spool_dir: PathBuf,
 }
 
 /// A running exporter; dropping it ends it after what is left has been sent, or two seconds.
 #[derive(Debug)]
 pub(crate) struct Exporter {
     pub config: ExporterConfig,
-    pub domain: u32,
+    pub identity: Identity,
     queue: Arc<Queue>,
     counters: Arc<Counters>,
     join: Option<JoinHandle<()>>,
@@ -75,20 +99,24 @@ pub(crate) struct Exporter {
 impl Exporter {
     pub(crate) fn start(
         config: ExporterConfig,
-        domain: u32,
-        host: &str,
+        identity: Identity,
         context: Arc<Context>,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, String> {
         let queue = Arc::new(Queue::new(config.queue as usize));
         let counters = Arc::new(Counters::default());
+        let spool = open_spool(&config, &identity.spool_dir)?;
         let work = Work {
-            format: Format::new(&config, domain, host),
+            format: Format::new(&config, identity.domain, &identity.host),
             queue: Arc::clone(&queue),
             counters: Arc::clone(&counters),
             context,
             link: None,
+            spool,
+            sent: VecDeque::new(),
+            again: VecDeque::new(),
             started: Instant::now(),
             templates_due: Instant::now(),
+            confirmed: Instant::now(),
             retry: RETRY_FIRST,
             retry_at: Instant::now(),
             unsent: Unsent::default(),
@@ -97,8 +125,10 @@ impl Exporter {
             config: config.clone(),
         };
         let name = format!("log-{}", config.name.value);
-        let join = std::thread::Builder::new().name(name).spawn(move || work.run())?;
-        Ok(Self { config, domain, queue, counters, join: Some(join) })
+        let join = std::thread::Builder::new().name(name).spawn(move || work.run()).map_err(|error| {
+            format!("exporter {}: cannot start its thread: {error}; raise the limit on threads", config.name)
+        })?;
+        Ok(Self { config, identity, queue, counters, join: Some(join) })
     }
 
     /// Takes a batch or counts its loss; never waits.
@@ -114,7 +144,8 @@ impl Exporter {
             sent: load(&self.counters.sent),
             messages: load(&self.counters.messages),
             lost: load(&self.counters.lost) + self.queue.lost(),
-            waiting: self.queue.waiting() as u64,
+            waiting: self.queue.waiting() as u64 + load(&self.counters.held),
+            spooled_bytes: load(&self.counters.spooled_bytes),
         }
     }
 }
@@ -129,6 +160,32 @@ impl Drop for Exporter {
     }
 }
 
+fn open_spool(config: &ExporterConfig, dir: &Path) -> Result<Option<Spool>, String> {
+    if config.spool_mb == 0 {
+        return Ok(None);
+    }
+    let dir = dir.join(&config.name.value);
+    let spool = Spool::open(dir.clone(), u64::from(config.spool_mb) * 1_000_000);
+    spool.map(Some).map_err(|error| {
+        format!(
+            "exporter {}: cannot use the spool {}: {error}; make the directory writable, or set logging.spool_dir",
+            config.name,
+            dir.display()
+        )
+    })
+}
+
+/// A batch on its way to a collector that confirms.
+struct Delivery {
+    batch: Arc<Batch>,
+    /// Where it is on disk.
+    file: Option<PathBuf>,
+    /// Events of it that this collector wants.
+    events: u64,
+    /// The stream's bytes after it.
+    end: u64,
+}
+
 /// Everything the exporter's thread owns.
 struct Work {
     config: ExporterConfig,
@@ -137,8 +194,14 @@ struct Work {
     counters: Arc<Counters>,
     context: Arc<Context>,
     link: Option<Link>,
+    spool: Option<Spool>,
+    /// Over a stream: sent, not yet confirmed.
+    sent: VecDeque<Delivery>,
+    /// To be sent again, because the stream broke before it was confirmed: before anything else.
+    again: VecDeque<Delivery>,
     started: Instant,
     templates_due: Instant,
+    confirmed: Instant,
     retry: Duration,
     retry_at: Instant,
     unsent: Unsent,
@@ -150,40 +213,32 @@ impl Work {
     fn run(mut self) {
         let mut closing: Option<Instant> = None;
         loop {
-            let open = self.turn();
-            if open {
+            self.turn();
+            if !self.queue.is_closed() {
                 continue;
             }
             let since = *closing.get_or_insert_with(Instant::now);
-            let waiting = self.link.as_ref().map_or(0, Link::waiting);
-            let done = self.queue.waiting() == 0 && waiting == 0 && !self.failing;
-            if done || since.elapsed() > GRACE {
+            let spooled = self.spool.as_ref().is_some_and(Spool::is_waiting);
+            let done = self.queue.waiting() == 0 && self.sent.is_empty() && self.again.is_empty();
+            if (done && (!spooled || self.failing)) || since.elapsed() > GRACE {
                 break;
             }
-            std::thread::sleep(Duration::from_millis(5));
         }
-        self.note_lost(self.queue.waiting() as u64);
+        self.leave();
     }
 
-    /// One turn; false when no more events will come and none could be taken.
-    fn turn(&mut self) -> bool {
+    fn turn(&mut self) {
         self.connect();
-        if self.link.as_ref().is_some_and(|link| !link.is_ready()) {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let ready = self.link.as_ref().is_some_and(Link::is_ready);
-        let taken = if ready {
-            self.queue.pop(WAIT)
+        self.confirm();
+        self.relieve();
+        if self.link.as_ref().is_some_and(Link::is_ready) {
+            if let Some(delivery) = self.next() {
+                self.deliver(delivery);
+            }
         } else {
-            std::thread::sleep(Duration::from_millis(10));
-            None
-        };
-        let open = taken.is_some() || !self.queue.is_closed();
-        if let Some(batch) = taken {
-            self.send_batch(&batch);
+            std::thread::sleep(PAUSE);
         }
         self.keep_up();
-        open
     }
 
     fn connect(&mut self) {
@@ -191,18 +246,13 @@ impl Work {
         if self.link.is_some() || now < self.retry_at {
             return;
         }
-        match Link::open(self.config.transport, self.config.collector) {
+        match Link::open(self.config.transport, self.config.collector, self.config.tls.as_ref()) {
             Ok(link) => {
-                if self.failing {
-                    tracing::info!("exporter {}: {} is back", self.config.name, self.config.collector);
-                }
                 self.link = Some(link);
-                self.failing = false;
-                self.retry = RETRY_FIRST;
+                // Of a stream nothing is unfinished: what was under way is sent again from its beginning.
                 let unfinished = self.format.restart();
                 self.note_lost(unfinished.into());
                 self.templates_due = now;
-                self.counters.connected.store(true, Ordering::Relaxed);
             }
             Err(error) => self.broken(&error),
         }
@@ -219,39 +269,131 @@ impl Work {
         self.failing = true;
         self.link = None;
         self.counters.connected.store(false, Ordering::Relaxed);
+        while let Some(delivery) = self.sent.pop_back() {
+            self.again.push_front(delivery);
+        }
         self.retry_at = Instant::now() + self.retry;
         self.retry = (self.retry * 2).min(RETRY_MAX);
     }
 
-    fn send_batch(&mut self, batch: &Batch) {
-        if !Arc::ptr_eq(&self.context, &batch.context) {
-            self.context = Arc::clone(&batch.context);
+    /// The collector takes events.
+    fn working(&mut self) {
+        if self.failing {
+            tracing::info!("exporter {}: {} is back", self.config.name, self.config.collector);
+        }
+        self.failing = false;
+        self.retry = RETRY_FIRST;
+        self.counters.connected.store(true, Ordering::Relaxed);
+    }
+
+    /// What is next: what must be sent again, then what waits on disk, then what waits in memory.
+    fn next(&mut self) -> Option<Delivery> {
+        if let Some(delivery) = self.again.pop_front() {
+            return Some(delivery);
+        }
+        if let Some(spool) = self.spool.as_mut().filter(|spool| spool.is_waiting()) {
+            return match spool.take(&self.context) {
+                Ok(taken) => taken.map(|(path, batch)| Delivery::of(batch, Some(path))),
+                Err(error) => {
+                    tracing::error!("exporter {}: cannot read its spool: {error}", self.config.name);
+                    None
+                }
+            };
+        }
+        self.queue.pop(WAIT).map(|batch| Delivery::of(batch, None))
+    }
+
+    fn deliver(&mut self, mut delivery: Delivery) {
+        if !Arc::ptr_eq(&self.context, &delivery.batch.context) {
+            self.context = Arc::clone(&delivery.batch.context);
             // Names and numbers may have changed.
             self.templates_due = Instant::now();
         }
         self.templates();
         let now = self.stamp();
+        let is_stream = self.config.transport != ExportTransport::Udp;
         let Self { format, link, counters, config, context, .. } = self;
-        let mut outbox = Outbox { link, counters, lost: 0, failed: None };
-        for record in batch.records.iter().filter(|record| wanted(config, context, record)) {
+        let mut outbox = Outbox { link, counters, confirmed_later: is_stream, lost: 0, failed: None };
+        delivery.events = 0;
+        for record in delivery.batch.records.iter().filter(|record| wanted(config, context, record)) {
+            delivery.events += 1;
             format.event(record, context, now, &mut |message, events| outbox.send(message, events));
         }
+        if is_stream {
+            // What is confirmed is whole batches.
+            format.finish(now, &mut |message, events| outbox.send(message, events));
+        }
         let (lost, failed) = (outbox.lost, outbox.failed);
+        if is_stream {
+            delivery.end = link.as_ref().map_or(0, Link::accepted);
+            self.sent.push_back(delivery);
+        } else if let (Some(path), Some(spool)) = (&delivery.file, &mut self.spool) {
+            spool.delivered(path);
+        }
         self.settle(lost, failed);
+    }
+
+    /// Forgets what the collector's machine has confirmed.
+    fn confirm(&mut self) {
+        if self.sent.is_empty() || self.confirmed.elapsed() < CONFIRM {
+            return;
+        }
+        self.confirmed = Instant::now();
+        let Some(link) = &self.link else { return };
+        let delivered = link.delivered();
+        while let Some(delivery) = self.sent.pop_front_if(|delivery| delivery.end <= delivered) {
+            self.counters.sent.fetch_add(delivery.events, Ordering::Relaxed);
+            if let (Some(path), Some(spool)) = (&delivery.file, &mut self.spool) {
+                spool.delivered(path);
+            }
+        }
+    }
+
+    /// Moves what waits in memory to disk before the queue is full; keeps numbers up to date.
+    fn relieve(&mut self) {
+        if let Some(spool) = &mut self.spool {
+            let half = self.config.queue as usize / 2;
+            while self.queue.waiting() > half {
+                let Some(batch) = self.queue.pop(Duration::ZERO) else { break };
+                let events = batch.records.len() as u64;
+                match spool.push(&batch) {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        self.queue.give_back(batch);
+                        break;
+                    }
+                    Err(error) => {
+                        tracing::error!(
+                            "exporter {}: the spool takes nothing: {error}; {events} events stay in memory",
+                            self.config.name
+                        );
+                        self.queue.give_back(batch);
+                        break;
+                    }
+                }
+            }
+            self.counters.spooled_bytes.store(spool.bytes(), Ordering::Relaxed);
+        }
+        let held = self.sent.iter().chain(&self.again).map(|delivery| delivery.batch.records.len() as u64);
+        self.counters.held.store(held.sum(), Ordering::Relaxed);
+        if self.queue.lost() > 0 {
+            self.complain();
+        }
     }
 
     /// Sends what is not full yet, when nothing more waits, and templates when they are due.
     fn keep_up(&mut self) {
-        if self.link.is_some() {
+        if self.link.as_ref().is_some_and(Link::is_ready) {
             self.templates();
         }
-        if self.queue.waiting() > 0 {
+        let now = self.stamp();
+        let idle = self.queue.waiting() == 0;
+        let Self { format, link, counters, .. } = self;
+        if link.is_none() {
             return;
         }
-        let now = self.stamp();
-        let Self { format, link, counters, .. } = self;
-        let mut outbox = Outbox { link, counters, lost: 0, failed: None };
-        if outbox.link.is_some() {
+        let mut outbox = Outbox { link, counters, confirmed_later: false, lost: 0, failed: None };
+        if idle {
             format.finish(now, &mut |message, events| outbox.send(message, events));
         }
         let (lost, mut failed) = (outbox.lost, outbox.failed);
@@ -269,14 +411,14 @@ impl Work {
         }
         self.templates_due = now + Duration::from_secs(self.config.template_refresh_s.into());
         let stamp = self.stamp();
-        let queue_lost = self.queue.lost();
         let mut unsent = self.unsent;
+        let queue_lost = self.queue.lost();
         unsent.records += queue_lost;
         if queue_lost > 0 {
             (unsent.first_ms, unsent.last_ms) = (unsent.first_ms.max(1), stamp.unix_ms);
         }
         let Self { format, link, counters, context, .. } = self;
-        let mut outbox = Outbox { link, counters, lost: 0, failed: None };
+        let mut outbox = Outbox { link, counters, confirmed_later: false, lost: 0, failed: None };
         format.templates(context, unsent, stamp, &mut |message, events| outbox.send(message, events));
         let (lost, failed) = (outbox.lost, outbox.failed);
         self.settle(lost, failed);
@@ -284,14 +426,34 @@ impl Work {
 
     fn settle(&mut self, lost: u64, failed: Option<io::Error>) {
         self.note_lost(lost);
-        if let Some(error) = failed
-            && (self.config.transport != ExportTransport::Udp || !is_passing(&error))
-        {
-            self.broken(&error);
+        match failed {
+            Some(error) if self.config.transport != ExportTransport::Udp || !is_passing(&error) => {
+                self.broken(&error);
+            }
+            _ if self.link.as_ref().is_some_and(Link::is_ready) => self.working(),
+            _ => {}
         }
-        if self.queue.lost() > 0 {
-            self.complain();
+    }
+
+    /// The end: what could not be sent goes to disk when there is a spool, and is lost otherwise.
+    fn leave(&mut self) {
+        self.confirm();
+        let mut left: Vec<Arc<Batch>> = Vec::new();
+        // What came from disk is still there.
+        let under_way = self.sent.drain(..).chain(self.again.drain(..));
+        left.extend(under_way.filter(|delivery| delivery.file.is_none()).map(|delivery| delivery.batch));
+        while let Some(batch) = self.queue.pop(Duration::ZERO) {
+            left.push(batch);
         }
+        let mut lost = 0;
+        for batch in left {
+            let kept = self.spool.as_mut().is_some_and(|spool| matches!(spool.push(&batch), Ok(true)));
+            lost += if kept { 0 } else { batch.records.len() as u64 };
+        }
+        if let Some(spool) = &mut self.spool {
+            spool.close();
+        }
+        self.note_lost(lost);
     }
 
     fn note_lost(&mut self, lost: u64) {
@@ -327,6 +489,12 @@ impl Work {
     }
 }
 
+impl Delivery {
+    fn of(batch: Arc<Batch>, file: Option<PathBuf>) -> Self {
+        Self { batch, file, events: 0, end: 0 }
+    }
+}
+
 /// An ICMP error to an earlier datagram: the collector may come any moment.
 fn is_passing(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ConnectionRefused
@@ -343,24 +511,28 @@ fn wanted(config: &ExporterConfig, context: &Context, record: &Record) -> bool {
 struct Outbox<'a> {
     link: &'a mut Option<Link>,
     counters: &'a Counters,
+    /// Events count as sent, or are sent again, when the collector has confirmed them or not.
+    confirmed_later: bool,
     lost: u64,
     failed: Option<io::Error>,
 }
 
 impl Outbox<'_> {
     fn send(&mut self, message: &[u8], events: u32) {
-        let sent = match self.link.as_mut() {
+        // After a failure nothing more is sent: a stream would have a hole.
+        let sent = match self.link.as_mut().filter(|_| self.failed.is_none()) {
             Some(link) => link.send(message),
             None => Ok(false),
         };
+        let events = if self.confirmed_later { 0 } else { u64::from(events) };
         match sent {
             Ok(true) => {
-                self.counters.sent.fetch_add(u64::from(events), Ordering::Relaxed);
+                self.counters.sent.fetch_add(events, Ordering::Relaxed);
                 self.counters.messages.fetch_add(1, Ordering::Relaxed);
             }
-            Ok(false) => self.lost += u64::from(events),
+            Ok(false) => self.lost += events,
             Err(error) => {
-                self.lost += u64::from(events);
+                self.lost += events;
                 self.failed = Some(error);
             }
         }

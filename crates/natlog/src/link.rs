@@ -1,11 +1,17 @@
-//! The way to a collector: datagrams or a stream. Never waits: what cannot be sent now stays in a bounded buffer.
+//! The way to a collector: datagrams, or a stream with or without TLS. Never waits: what cannot be sent now stays in a bounded
+//! buffer.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::Arc;
 use std::time::Duration;
 
-use carrack_config::ExportTransport;
+use carrack_config::{ExportTransport, ExporterTls};
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 /// Bytes that wait for a stream's collector beside what the kernel holds.
 const BUFFER_BYTES: usize = 256 * 1_024;
@@ -16,7 +22,7 @@ const CONNECT: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(crate) enum Link {
     Udp(UdpSocket),
-    Stream(Stream),
+    Stream(Box<Stream>),
 }
 
 /// A stream and what it has not taken yet.
@@ -24,33 +30,47 @@ pub(crate) enum Link {
 pub(crate) struct Stream {
     socket: TcpStream,
     buffer: VecDeque<u8>,
+    /// Bytes that have been put into the buffer since the connection came about.
+    accepted: u64,
+    tls: Option<ClientConnection>,
 }
 
 impl Link {
-    pub(crate) fn open(transport: ExportTransport, collector: SocketAddr) -> io::Result<Self> {
-        match transport {
-            ExportTransport::Udp => {
-                let any: SocketAddr =
-                    if collector.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
-                let socket = UdpSocket::bind(any)?;
-                socket.connect(collector)?;
-                socket.set_nonblocking(true)?;
-                Ok(Self::Udp(socket))
-            }
-            ExportTransport::Tcp | ExportTransport::Tls => {
-                let socket = TcpStream::connect_timeout(&collector, CONNECT)?;
-                socket.set_nonblocking(true)?;
-                socket.set_nodelay(true)?;
-                Ok(Self::Stream(Stream { socket, buffer: VecDeque::new() }))
-            }
+    pub(crate) fn open(
+        transport: ExportTransport,
+        collector: SocketAddr,
+        tls: Option<&ExporterTls>,
+    ) -> io::Result<Self> {
+        if transport == ExportTransport::Udp {
+            let any: SocketAddr =
+                if collector.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
+            let socket = UdpSocket::bind(any)?;
+            socket.connect(collector)?;
+            socket.set_nonblocking(true)?;
+            return Ok(Self::Udp(socket));
         }
+        let tls = match (transport, tls) {
+            (ExportTransport::Tls, Some(tls)) => Some(client(tls, collector)?),
+            // The configuration demands it; nothing may leave in the clear instead.
+            (ExportTransport::Tls, None) => {
+                return Err(io::Error::other("no certificates to check it against"));
+            }
+            _ => None,
+        };
+        let socket = TcpStream::connect_timeout(&collector, CONNECT)?;
+        socket.set_nonblocking(true)?;
+        socket.set_nodelay(true)?;
+        Ok(Self::Stream(Box::new(Stream { socket, buffer: VecDeque::new(), accepted: 0, tls })))
     }
 
     /// Is there room for another message?
     pub(crate) fn is_ready(&self) -> bool {
         match self {
             Self::Udp(_) => true,
-            Self::Stream(stream) => stream.buffer.len() < BUFFER_BYTES,
+            Self::Stream(stream) => {
+                stream.buffer.len() < BUFFER_BYTES
+                    && stream.tls.as_ref().is_none_or(|tls| !tls.is_handshaking())
+            }
         }
     }
 
@@ -66,10 +86,7 @@ impl Link {
                 }
                 Err(error) => Err(error),
             },
-            Self::Stream(stream) => {
-                stream.buffer.extend(message);
-                stream.flush().map(|()| true)
-            }
+            Self::Stream(stream) => stream.put(message).and_then(|()| stream.flush()).map(|()| true),
         }
     }
 
@@ -81,18 +98,49 @@ impl Link {
         }
     }
 
-    /// Bytes that wait.
-    pub(crate) fn waiting(&self) -> usize {
+    /// Bytes of a stream so far; a message is delivered when [`Self::delivered`] has reached what this was after it.
+    pub(crate) fn accepted(&self) -> u64 {
         match self {
             Self::Udp(_) => 0,
-            Self::Stream(stream) => stream.buffer.len(),
+            Self::Stream(stream) => stream.accepted,
+        }
+    }
+
+    /// Bytes of a stream that the collector's machine has confirmed.
+    pub(crate) fn delivered(&self) -> u64 {
+        match self {
+            Self::Udp(_) => 0,
+            Self::Stream(stream) => {
+                let kernel = unconfirmed(&stream.socket).unwrap_or(u64::MAX);
+                stream.accepted.saturating_sub(stream.buffer.len() as u64).saturating_sub(kernel)
+            }
         }
     }
 }
 
 impl Stream {
+    fn put(&mut self, message: &[u8]) -> io::Result<()> {
+        let Some(tls) = &mut self.tls else {
+            self.accepted += message.len() as u64;
+            self.buffer.extend(message);
+            return Ok(());
+        };
+        // Emptied after every piece, so that a large message finds room in the connection's own bounded buffer.
+        for piece in message.chunks(16_384) {
+            tls.writer().write_all(piece)?;
+            self.accepted += encrypted(tls, &mut self.buffer)?;
+        }
+        Ok(())
+    }
+
     fn flush(&mut self) -> io::Result<()> {
-        self.see_end()?;
+        match &mut self.tls {
+            None => see_end(&self.socket)?,
+            Some(tls) => {
+                read_tls(tls, &mut self.socket)?;
+                self.accepted += encrypted(tls, &mut self.buffer)?;
+            }
+        }
         while !self.buffer.is_empty() {
             let (first, _) = self.buffer.as_slices();
             match self.socket.write(first) {
@@ -107,13 +155,79 @@ impl Stream {
         }
         Ok(())
     }
+}
 
-    /// Collectors send nothing: what can be read is the end of the stream.
-    fn see_end(&mut self) -> io::Result<()> {
-        match self.socket.peek(&mut [0; 1]) {
-            Ok(0) => Err(io::Error::new(ErrorKind::ConnectionReset, "the collector closed the connection")),
-            Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
-            _ => Ok(()),
+/// Collectors send nothing: what can be read is the end of the stream.
+fn see_end(socket: &TcpStream) -> io::Result<()> {
+    match socket.peek(&mut [0; 1]) {
+        Ok(0) => Err(closed()),
+        Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn closed() -> io::Error {
+    io::Error::new(ErrorKind::ConnectionReset, "the collector closed the connection")
+}
+
+fn read_tls(tls: &mut ClientConnection, socket: &mut TcpStream) -> io::Result<()> {
+    loop {
+        match tls.read_tls(socket) {
+            Ok(0) => return Err(closed()),
+            Ok(_) => {
+                let state = tls.process_new_packets().map_err(io::Error::other)?;
+                if state.peer_has_closed() {
+                    return Err(closed());
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
         }
     }
+}
+
+fn encrypted(tls: &mut ClientConnection, buffer: &mut VecDeque<u8>) -> io::Result<u64> {
+    let mut bytes = 0;
+    while tls.wants_write() {
+        bytes += tls.write_tls(buffer)? as u64;
+    }
+    Ok(bytes)
+}
+
+/// RFC 5425 §5.2: the collector's certificate is checked against these authorities and its name.
+fn client(tls: &ExporterTls, collector: SocketAddr) -> io::Result<ClientConnection> {
+    let unusable = |error: &dyn std::fmt::Display| {
+        io::Error::other(format!("{} holds no usable certificates: {error}", tls.ca.display()))
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(&tls.ca).map_err(|error| unusable(&error))? {
+        let certificate = certificate.map_err(|error| unusable(&error))?;
+        roots.add(certificate).map_err(|error| unusable(&error))?;
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = match &tls.name {
+        Some(name) => ServerName::try_from(name.clone()).map_err(io::Error::other)?,
+        None => ServerName::from(collector.ip()),
+    };
+    ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)
+}
+
+/// Bytes that the kernel holds because the other machine has not confirmed them, from the table of connections.
+fn unconfirmed(socket: &TcpStream) -> Option<u64> {
+    let (local, peer) = (socket.local_addr().ok()?, socket.peer_addr().ok()?);
+    let table = if local.is_ipv4() { "/proc/thread-self/net/tcp" } else { "/proc/thread-self/net/tcp6" };
+    let (own, other) = (format!(":{:04X}", local.port()), format!(":{:04X}", peer.port()));
+    let table = std::fs::read_to_string(table).ok()?;
+    let queues = table.lines().filter_map(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        let ends = fields.next()?.ends_with(&own) && fields.next()?.ends_with(&other);
+        let queue = fields.nth(1)?.split_once(':')?.0;
+        ends.then(|| u64::from_str_radix(queue, 16).ok())?
+    });
+    // Two connections of the same ports to different collectors: the fuller one counts.
+    queues.max()
 }

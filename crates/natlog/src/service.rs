@@ -6,7 +6,7 @@ use carrack_config::{Config, Logging};
 use carrack_runtime::{EventSink, LoggedEvent};
 
 use crate::context::Context;
-use crate::exporter::{Batch, Exporter, ExporterReport};
+use crate::exporter::{Batch, Exporter, ExporterReport, Identity};
 use crate::record::{Kind, Record};
 use crate::store::{Store, StoreReport};
 
@@ -109,22 +109,18 @@ impl EventSink for Service {
 
 impl Inner {
     fn set_exporters(&mut self, logging: &Logging) -> Result<(), String> {
-        let stays = |running: &Exporter| {
-            running.domain == logging.domain && logging.exporters.contains(&running.config)
+        let identity = Identity {
+            domain: logging.domain,
+            host: self.host.clone(),
+            spool_dir: logging.spool_dir.clone(),
         };
-        self.exporters.retain(stays);
+        self.exporters
+            .retain(|running| running.identity == identity && logging.exporters.contains(&running.config));
         for config in &logging.exporters {
             if self.exporters.iter().any(|running| running.config == *config) {
                 continue;
             }
-            let context = Arc::clone(&self.context);
-            let started = Exporter::start(config.clone(), logging.domain, &self.host, context);
-            let exporter = started.map_err(|error| {
-                format!(
-                    "exporter {}: cannot start its thread: {error}; raise the limit on threads",
-                    config.name
-                )
-            })?;
+            let exporter = Exporter::start(config.clone(), identity.clone(), Arc::clone(&self.context))?;
             self.exporters.push(exporter);
         }
         Ok(())

@@ -4,9 +4,12 @@ mod common;
 
 use std::net::Ipv4Addr;
 use std::process::Command;
+use std::time::Duration;
 
+use carrack_config::SyslogFormat;
 use carrack_natlog::flow::{Encoder, Field, Stamp, TEMPLATES, Unsent, Version, template};
 use carrack_natlog::record::{Kind, Quota, Record};
+use carrack_natlog::syslog::Syslog;
 use common::{AT_MS, capture, context, every_event};
 
 /// Templates, then every event.
@@ -179,4 +182,145 @@ fn tshark_names_every_field_of_every_netflow_event() {
     for line in ["SourceId: 7", "FlowSequence: 1", "SysUptime: 60.000000000 seconds"] {
         assert!(text.contains(line), "no {line}: {text}");
     }
+}
+/// Runs a program until the test is over.
+struct Running(std::process::Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// RFC 5424 §6, RFC 5425 §4.3: rsyslogd, over a stream, takes every message apart.
+#[test]
+fn rsyslogd_takes_every_message_apart() {
+    use std::io::Write;
+    let dir = tempfile::tempdir().unwrap();
+    let (conf, log) = (dir.path().join("rsyslog.conf"), dir.path().join("out.log"));
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let text = format!(
+        "global(workDirectory=\"{dir}\")\nmodule(load=\"imtcp\")\n\
+         input(type=\"imtcp\" port=\"{port}\" address=\"127.0.0.1\")\n\
+         template(name=\"t\" type=\"string\" string=\"%timestamp:::date-rfc3339%|%hostname%|%app-name%|%msgid%|\
+         %syslogfacility-text%|%syslogseverity-text%|%structured-data%|%msg%\\n\")\n\
+         action(type=\"omfile\" file=\"{log}\" template=\"t\")\n",
+        dir = dir.path().display(),
+        log = log.display()
+    );
+    std::fs::write(&conf, text).unwrap();
+    let pid = dir.path().join("pid");
+    let started =
+        Command::new("rsyslogd").arg("-n").arg("-f").arg(&conf).arg("-i").arg(&pid).spawn().unwrap();
+    let _running = Running(started);
+    let mut stream = (0..500)
+        .find_map(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+            std::net::TcpStream::connect(("127.0.0.1", port)).ok()
+        })
+        .expect("rsyslogd listens");
+    let context = context();
+    let mut sent = Vec::new();
+    for (format, sd) in [(SyslogFormat::Structured, true), (SyslogFormat::Compact, false)] {
+        let mut syslog = Syslog::new(16, format, true, "edge-1");
+        for record in every_event() {
+            syslog.event(&record, &context, &mut |message, _| stream.write_all(message).unwrap());
+            sent.push((record.kind.name(), sd, record));
+        }
+    }
+    let mut lines: Vec<String> = Vec::new();
+    for _ in 0..1_000 {
+        lines = std::fs::read_to_string(&log).unwrap_or_default().lines().map(str::to_owned).collect();
+        if lines.len() >= sent.len() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(lines.len(), sent.len());
+    for (line, (kind, structured, record)) in lines.iter().zip(sent) {
+        let parts: Vec<&str> = line.split('|').collect();
+        let [at, host, app, msgid, facility, severity, sd, message] = parts[..] else { panic!("{line}") };
+        assert_eq!((at, host, app, msgid), ("2026-03-03T14:03:22.500Z", "edge-1", "carrack", kind), "{line}");
+        assert_eq!(facility, "local0");
+        assert!(["err", "warning", "notice", "info"].contains(&severity), "{line}");
+        assert_eq!(sd.starts_with("[nat@32473"), structured, "{line}");
+        let data = if structured { sd } else { message };
+        if kind == "block-allocated" {
+            let inside = record.inside;
+            let wanted = if structured {
+                format!(
+                    "[nat@32473 instance=\"cgn1\" inside=\"{inside}\" outside=\"203.0.113.7\" first=\"4096\" last=\"4607\"]"
+                )
+            } else {
+                format!("cgn1 {inside} 203.0.113.7 4096 4607")
+            };
+            assert_eq!(data.trim(), wanted);
+        }
+    }
+}
+
+/// Debian's nfdump knows no names for the numbers of RFC 8158, but keeps numbers, addresses and times.
+#[test]
+fn nfcapd_keeps_every_event_of_an_ipv4_subscriber() {
+    for version in [Version::Ipfix, Version::NetFlow9] {
+        let dir = tempfile::tempdir().unwrap();
+        let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let said = dir.path().join("said");
+        std::fs::create_dir(dir.path().join("flows")).unwrap();
+        let started = Command::new("nfcapd")
+            .args(["-b", "127.0.0.1", "-p", &port.to_string(), "-t", "3600", "-w"])
+            .arg(dir.path().join("flows"))
+            .stderr(std::fs::File::create(&said).unwrap())
+            .spawn()
+            .unwrap();
+        let mut running = Running(started);
+        wait_for(&said, "Startup nfcapd");
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        for message in messages(version).0 {
+            socket.send_to(&message, ("127.0.0.1", port)).unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        let pid = running.0.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        wait_for(&said, "Terminating");
+        let _ = running.0.wait();
+        let said = std::fs::read_to_string(&said).unwrap();
+        assert!(said.contains("Sequence Errors: 0, Bad Packets: 0"), "{said}");
+        let out = Command::new("nfdump")
+            .arg("-R")
+            .arg(dir.path().join("flows"))
+            .args(["-o", "raw"])
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        let flows: Vec<&str> = text.split("Flow Record:").skip(1).collect();
+        let of_ours = flows.iter().filter(|flow| flow.contains("100.64.0.5") && flow.contains("203.0.113.7"));
+        let number = |flow: &&str| -> Option<u8> {
+            flow.lines()
+                .find(|line| line.contains("nat event"))?
+                .split('=')
+                .nth(1)?
+                .split(':')
+                .next()?
+                .trim()
+                .parse()
+                .ok()
+        };
+        let seen: Vec<Option<u8>> = of_ours.map(number).collect();
+        // Sessions come with and without their destination.
+        let sent = [4, 4, 5, 5, 8, 9, 14, 15, 16, 17].map(Some);
+        assert_eq!(seen, sent, "{version:?}: {text}");
+    }
+}
+
+fn wait_for(file: &std::path::Path, text: &str) {
+    for _ in 0..500 {
+        if std::fs::read_to_string(file).unwrap_or_default().contains(text) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("no {text} in {}", std::fs::read_to_string(file).unwrap_or_default());
 }

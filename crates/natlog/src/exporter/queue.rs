@@ -58,6 +58,13 @@ impl Queue {
         Some(batch)
     }
 
+    /// Puts the batch taken last back to the front.
+    pub(crate) fn give_back(&self, batch: Arc<Batch>) {
+        let mut inner = self.lock();
+        inner.records += batch.records.len();
+        inner.batches.push_front(batch);
+    }
+
     /// Events that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.lock().records

@@ -1,3 +1,5 @@
+mod streams;
+
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
@@ -28,6 +30,10 @@ fn config(
     }
 }
 
+fn identity(spool_dir: &Path) -> Identity {
+    Identity { domain: 9, host: "edge-1".into(), spool_dir: spool_dir.to_owned() }
+}
+
 fn collector() -> (UdpSocket, std::net::SocketAddr) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -50,7 +56,8 @@ fn received(socket: &UdpSocket) -> Vec<u8> {
 fn filter_lets_through_what_it_names_and_nothing_else() {
     let (socket, address) = collector();
     let config = config(ExportProtocol::Syslog, ExportTransport::Udp, address);
-    let exporter = Exporter::start(config, 1, "edge-1", Arc::new(Context::default())).unwrap();
+    let exporter =
+        Exporter::start(config, identity(Path::new("/nowhere")), Arc::new(Context::default())).unwrap();
     exporter.take(&batch(&[Kind::AddressBound, Kind::QuotaExceeded, Kind::BlockReleased, Kind::Stopped]));
     let messages = [received(&socket), received(&socket)].map(|bytes| String::from_utf8(bytes).unwrap());
     assert_eq!(
@@ -71,7 +78,8 @@ fn filter_lets_through_what_it_names_and_nothing_else() {
 fn templates_come_before_the_first_event_and_numbers_count_the_records() {
     let (socket, address) = collector();
     let config = config(ExportProtocol::Ipfix, ExportTransport::Udp, address);
-    let exporter = Exporter::start(config, 9, "edge-1", Arc::new(Context::default())).unwrap();
+    let exporter =
+        Exporter::start(config, identity(Path::new("/nowhere")), Arc::new(Context::default())).unwrap();
     let first = received(&socket);
     assert_eq!(first.get(..2), Some(&[0, 10][..]));
     assert_eq!(first.get(12..18), Some(&[0, 0, 0, 9, 0, 2][..]), "domain, template set");
@@ -92,7 +100,8 @@ fn full_queue_is_a_counted_loss() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     let config = config(ExportProtocol::Ipfix, ExportTransport::Tcp, address);
-    let exporter = Exporter::start(config, 9, "edge-1", Arc::new(Context::default())).unwrap();
+    let exporter =
+        Exporter::start(config, identity(Path::new("/nowhere")), Arc::new(Context::default())).unwrap();
     let thousand = batch(&[Kind::BlockAllocated; 1_000]);
     let began = Instant::now();
     for _ in 0..3 {

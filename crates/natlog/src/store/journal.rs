@@ -56,6 +56,11 @@ impl Journal {
         &self.path
     }
 
+    /// Its length.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Records in it.
     pub(crate) fn records(&self) -> u64 {
         self.records
