@@ -271,7 +271,7 @@ fn deterministic(dir: &Path, question: &Question) -> Result<Answer, String> {
         let inside = function.inverse(outside, question.port)?;
         let share = function.share(inside)?;
         Some(Holding {
-            subscriber: Ipv4Addr::from(inside).into(),
+            subscriber: inside.into(),
             instance: instance.name.clone(),
             what: "deterministic",
             outside: question.outside,
