@@ -193,7 +193,7 @@ impl InterfaceSummary {
             device,
             side: side_text(interface.side).into(),
             vrf: interface.vrf.value.clone(),
-            addresses: interface.addresses.iter().map(|address| address.value.to_string()).collect(),
+            addresses: own_addresses(interface),
         }
     }
 }
@@ -245,4 +245,9 @@ impl NatSummary {
         };
         Self { name: nat.name.value.clone(), pools: nat.pools.len(), addresses, ports, subscribers_max }
     }
+}
+/// Own addresses as written, IPv4 before IPv6.
+fn own_addresses(interface: &carrack_config::InterfaceConfig) -> Vec<String> {
+    let four = interface.addresses.iter().map(|own| own.value.to_string());
+    four.chain(interface.addresses6.iter().map(|own| own.value.to_string())).collect()
 }

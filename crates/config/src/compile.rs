@@ -102,6 +102,7 @@ pub fn compile(
     let ports = build.ports();
     let interfaces = build.interfaces();
     let routes = build.routes();
+    let routes6 = build.routes6();
     let instances = build.instances();
     if !build.errors.is_empty() {
         return Err(build.errors);
@@ -114,7 +115,7 @@ pub fn compile(
         interfaces,
         vrfs,
         routes,
-        routes6: Vec::new(),
+        routes6,
         policers: config.policers,
         fragment_timeout_ms: config.fragment_timeout_ms,
         nat: Arc::new(NatPolicy { instances }),

@@ -100,10 +100,14 @@ pub enum Kind {
     Device,
     /// An IPv4 address.
     Address,
+    /// An address of either version.
+    AnyAddress,
     /// An IPv4 prefix.
     Prefix,
     /// An IPv6 prefix.
     Prefix6,
+    /// A prefix of either version.
+    AnyPrefix,
     /// An own address with its prefix length.
     InterfaceAddress,
     /// An IPv4 address, prefix, or range.
@@ -150,9 +154,11 @@ impl fmt::Display for Kind {
             Self::Socket => f.write_str("IP address and port"),
             Self::Device => f.write_str("device line"),
             Self::Address => f.write_str("IPv4 address"),
+            Self::AnyAddress => f.write_str("IPv4 or IPv6 address"),
             Self::Prefix => f.write_str("IPv4 prefix"),
             Self::Prefix6 => f.write_str("IPv6 prefix"),
-            Self::InterfaceAddress => f.write_str("IPv4 address with prefix length"),
+            Self::AnyPrefix => f.write_str("IPv4 or IPv6 prefix"),
+            Self::InterfaceAddress => f.write_str("IPv4 or IPv6 address with prefix length"),
             Self::Range => f.write_str("IPv4 address, prefix or range `first-last`"),
             Self::Ports => f.write_str("range of ports `first-last`"),
             Self::Endpoint => f.write_str("IPv4 address and port"),

@@ -25,10 +25,11 @@ mod value;
 pub use compile::{Compiled, PortDevice, PortFacts, compile};
 pub use diff::{Change, diff};
 pub use model::{
-    Api, ApiTcp, Attach, Config, DEFAULT_VRF, EventClass, ExportProtocol, ExportTransport, ExporterConfig,
-    ExporterTls, ForwardConfig, HugePages, Idle, InterfaceConfig, Logging, Memory, NatConfig, OneToOneConfig,
-    PoolConfig, PortsConfig, RouteConfig, RouteTarget, StoreConfig, SyslogFormat, System, Workers,
+    AdvertisingConfig, Api, ApiTcp, Attach, Config, DEFAULT_VRF, EventClass, ExportProtocol, ExportTransport,
+    ExporterConfig, ExporterTls, ForwardConfig, HugePages, Idle, InterfaceConfig, Logging, Memory, NatConfig,
+    OneToOneConfig, PoolConfig, PortsConfig, RouteConfig, RouteTarget, StoreConfig, SyslogFormat, System,
+    Workers,
 };
 pub use reference::reference;
 pub use source::{At, ConfigError, Diagnostic, Severity, Span, Warning};
-pub use value::{Endpoint, InterfaceAddress, PortRange};
+pub use value::{Endpoint, InterfaceAddress, InterfaceAddress6, PortRange};

@@ -1,10 +1,10 @@
 //! The desired state as typed values, each with its place in the file where a later check may want to point at it.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
-use carrack_base::{Prefix4, Prefix6, Proto, Range4};
+use carrack_base::{Prefix, Prefix4, Prefix6, Proto, Range4};
 use carrack_host::ArpTimers;
 use carrack_io::DeviceSpec;
 use carrack_nat::policy::{ExhaustedIcmp, Filtering, Limits, Mapping, Pooling, Timeouts};
@@ -12,7 +12,7 @@ use carrack_pipeline::snapshot::{Policers, Side, Vlan};
 
 use crate::keys::KeyInfo;
 use crate::source::{At, Source};
-use crate::value::{Endpoint, HostEndpoint, InterfaceAddress, PortRange};
+use crate::value::{Endpoint, HostEndpoint, InterfaceAddress, InterfaceAddress6, PortRange};
 
 /// Name of the routing instance that always exists.
 pub const DEFAULT_VRF: &str = "default";
@@ -184,9 +184,13 @@ pub struct InterfaceConfig {
     pub attach: Attach,
     /// Side of the NAT.
     pub side: Side,
-    /// Own addresses.
+    /// Own IPv4 addresses.
     pub addresses: Vec<At<InterfaceAddress>>,
-    /// Largest IPv4 packet; `None` takes the port's or parent's.
+    /// Own IPv6 addresses; with one of these the interface takes IPv6.
+    pub addresses6: Vec<At<InterfaceAddress6>>,
+    /// `[interface.router_advertisement]`, when enabled.
+    pub advertising: Option<AdvertisingConfig>,
+    /// Largest IP packet; `None` takes the port's or parent's.
     pub mtu: Option<At<u16>>,
     /// Routing instance.
     pub vrf: At<String>,
@@ -196,13 +200,30 @@ pub struct InterfaceConfig {
     pub urpf: bool,
 }
 
+/// Router advertisements as written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdvertisingConfig {
+    /// Most seconds between two.
+    pub interval_s: u16,
+    /// Seconds for which the router is a default router.
+    pub lifetime_s: u16,
+    /// Seconds for which subnets are valid.
+    pub valid_s: u32,
+    /// Seconds for which addresses in them are preferred.
+    pub preferred_s: u32,
+    /// Addresses come by DHCPv6.
+    pub managed: bool,
+    /// Other settings come by DHCPv6.
+    pub other: bool,
+}
+
 /// Where a static route leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RouteTarget {
     /// Through a gateway; the interface when it was given.
     Gateway {
-        /// Address, host byte order.
-        via: At<u32>,
+        /// Its address.
+        via: At<IpAddr>,
         /// Name of the outgoing interface.
         interface: Option<At<String>>,
     },
@@ -218,7 +239,7 @@ pub enum RouteTarget {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteConfig {
     /// Destinations.
-    pub prefix: At<Prefix4>,
+    pub prefix: At<Prefix>,
     /// Where to.
     pub target: RouteTarget,
     /// Routing instance.
@@ -456,6 +477,14 @@ pub struct ExporterConfig {
     pub facility: u8,
     /// With TLS.
     pub tls: Option<ExporterTls>,
+}
+
+impl InterfaceConfig {
+    /// Own addresses of both versions with their subnets.
+    pub fn own(&self) -> impl Iterator<Item = (IpAddr, Prefix)> {
+        let own = self.addresses.iter().map(|own| (Ipv4Addr::from(own.address).into(), own.subnet.into()));
+        own.chain(self.addresses6.iter().map(|own| (Ipv6Addr::from(own.address).into(), own.subnet.into())))
+    }
 }
 
 impl Config {

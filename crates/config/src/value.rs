@@ -1,10 +1,10 @@
 //! Values as people write them: durations, sizes, port ranges, endpoints, interface addresses.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-use carrack_base::Prefix4;
+use carrack_base::{Prefix4, Prefix6};
 
 /// A closed range of ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -155,6 +155,74 @@ impl FromStr for InterfaceAddress {
         }
         Ok(Self { address, subnet })
     }
+}
+
+/// An interface's own IPv6 address and its subnet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InterfaceAddress6 {
+    /// The router's address, host byte order; its link-local one when it is of `fe80::/10`.
+    pub address: u128,
+    /// The subnet it is in.
+    pub subnet: Prefix6,
+}
+
+impl fmt::Display for InterfaceAddress6 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", Ipv6Addr::from(self.address), self.subnet.len())
+    }
+}
+
+impl FromStr for InterfaceAddress6 {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong =
+            || format!("`{text}` is not an address with a prefix length; write it like 2001:db8::1/64");
+        let (address, len) = text.split_once('/').ok_or_else(wrong)?;
+        let address = u128::from(address.parse::<Ipv6Addr>().map_err(|_| wrong())?);
+        let len: u8 = len.parse().ok().filter(|len| (1..=128).contains(len)).ok_or_else(wrong)?;
+        let subnet = Prefix6::of(address, len);
+        if !is_host_address6(address) {
+            return Err(format!("`{text}` is no address that a host may have; give a unicast address"));
+        }
+        // RFC 4291 §2.6.1; a link between two routers has none (RFC 6164 §5).
+        if len < 127 && address == subnet.address() {
+            return Err(format!(
+                "`{text}` is the address of all routers of {subnet}; give another one, like {}/{len}",
+                Ipv6Addr::from(address + 1)
+            ));
+        }
+        Ok(Self { address, subnet })
+    }
+}
+
+/// An interface's own address of either version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OwnAddress {
+    V4(InterfaceAddress),
+    V6(InterfaceAddress6),
+}
+
+impl fmt::Display for OwnAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::V4(own) => own.fmt(f),
+            Self::V6(own) => own.fmt(f),
+        }
+    }
+}
+
+impl FromStr for OwnAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.contains(':') { text.parse().map(Self::V6) } else { text.parse().map(Self::V4) }
+    }
+}
+
+/// May a host have this IPv6 address: neither unspecified, loopback, IPv4-mapped nor multicast (RFC 4291 §2.5, §2.7)?
+pub(crate) const fn is_host_address6(address: u128) -> bool {
+    address > 1 && address >> 32 != 0xffff && address >> 120 != 0xff
 }
 
 /// May a host have this address: neither `0.0.0.0/8`, loopback, multicast nor reserved (RFC 1122 §3.2.1.3)?

@@ -1,14 +1,17 @@
 //! References between routing instances, interfaces and routes, and what clashes among them.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
+use carrack_base::{Family, Prefix, Prefix4, Prefix6};
 use carrack_io::DeviceSpec;
 use carrack_pipeline::snapshot::Vlan;
+use carrack_wire::ipv6::{MTU_MIN, is_link_local};
 
 use crate::compile::{ENCAPSULATION_BYTES, gateway_interface};
 use crate::model::{Attach, Config, DEFAULT_VRF, InterfaceConfig, RouteConfig, RouteTarget};
 use crate::read::Notes;
-use crate::source::At;
+use crate::source::{At, Span};
 use crate::suggest;
 
 pub(super) fn check(notes: &Notes, config: &Config, complete: bool) {
@@ -17,6 +20,7 @@ pub(super) fn check(notes: &Notes, config: &Config, complete: bool) {
         vrf_exists(notes, config, &interface.vrf);
         parent(notes, config, interface);
         mtu(notes, config, interface);
+        ipv6(notes, config, interface);
     }
     vlans(notes, config);
     addresses(notes, config);
@@ -134,43 +138,91 @@ fn vlans(notes: &Notes, config: &Config) {
     }
 }
 
+/// An own address to compare with others; IPv4 and IPv6 never meet.
+struct Own<'a> {
+    interface: &'a InterfaceConfig,
+    address: u128,
+    first: u128,
+    last: u128,
+    text: String,
+    span: Span,
+}
+
 /// Subnets of one routing instance are disjoint, except that one interface may have several addresses in one subnet.
 fn addresses(notes: &Notes, config: &Config) {
-    let mut all: Vec<_> = config
-        .interfaces
-        .iter()
-        .flat_map(|interface| interface.addresses.iter().map(move |own| (interface, own)))
-        .collect();
-    all.sort_by_key(|(interface, own)| {
-        (interface.vrf.value.as_str(), own.subnet.address(), own.subnet.len())
-    });
-    let mut open: Option<(&InterfaceConfig, &At<crate::value::InterfaceAddress>)> = None;
-    for (interface, own) in all {
-        if let Some((other, wide)) = open
-            && other.vrf == interface.vrf
-            && wide.subnet.range().overlaps(own.subnet.range())
+    let (mut four, mut six) = (Vec::new(), Vec::new());
+    for interface in &config.interfaces {
+        four.extend(interface.addresses.iter().map(|own| Own {
+            interface,
+            address: own.address.into(),
+            first: own.subnet.address().into(),
+            last: own.subnet.last().into(),
+            text: own.to_string(),
+            span: own.span,
+        }));
+        // Every link has the same link-local subnet.
+        let own = interface.addresses6.iter().filter(|own| !is_link_local(own.address));
+        six.extend(own.map(|own| Own {
+            interface,
+            address: own.address,
+            first: own.subnet.address(),
+            last: own.subnet.last(),
+            text: own.to_string(),
+            span: own.span,
+        }));
+        let mut link_local = interface.addresses6.iter().filter(|own| is_link_local(own.address));
+        if let Some(second) = link_local.nth(1) {
+            notes.error(second.span, format!("{second} is a second link-local address; keep one"));
+        }
+    }
+    disjoint(notes, four);
+    disjoint(notes, six);
+}
+
+fn disjoint(notes: &Notes, mut all: Vec<Own<'_>>) {
+    all.sort_by_key(|own| (own.interface.vrf.value.clone(), own.first, std::cmp::Reverse(own.last)));
+    let mut open: Option<&Own<'_>> = None;
+    for own in &all {
+        if let Some(wide) = open
+            && wide.interface.vrf == own.interface.vrf
+            && wide.last >= own.first
         {
-            let (same_if, same_net) = (std::ptr::eq(other, interface), wide.subnet == own.subnet);
+            let same_if = std::ptr::eq(wide.interface, own.interface);
+            let same_net = (wide.first, wide.last) == (own.first, own.last);
             if !(same_if && same_net) || wide.address == own.address {
                 // The later one in the file is the one to look at.
-                let (at, of, on) = if own.span.start > wide.span.start {
-                    (own, wide, other)
-                } else {
-                    (wide, own, interface)
-                };
+                let (at, of) = if own.span.start > wide.span.start { (own, wide) } else { (wide, own) };
                 let message = format!(
-                    "{at} overlaps {of} of `{}` in vrf `{}`; choose another subnet, or put one of them into another vrf",
-                    on.name, on.vrf
+                    "{} overlaps {} of `{}` in vrf `{}`; choose another subnet, or put one of them into another vrf",
+                    at.text, of.text, of.interface.name, of.interface.vrf
                 );
                 notes.error(at.span, message);
                 continue;
             }
         }
-        if open
-            .is_none_or(|(other, wide)| other.vrf != interface.vrf || own.subnet.last() >= wide.subnet.last())
-        {
-            open = Some((interface, own));
+        if open.is_none_or(|wide| wide.interface.vrf != own.interface.vrf || own.last >= wide.last) {
+            open = Some(own);
         }
+    }
+}
+
+/// IPv6 wants every link to take 1280 octets (RFC 8200 §5).
+fn ipv6(notes: &Notes, config: &Config, interface: &InterfaceConfig) {
+    let port = match &interface.attach {
+        Attach::Device(_) => None,
+        Attach::Parent { parent, .. } => config.interface(parent).and_then(|port| port.mtu.as_ref()),
+    };
+    let mtu = interface.mtu.as_ref().or(port).filter(|mtu| usize::from(mtu.value) < MTU_MIN);
+    if let (Some(mtu), Some(own)) = (mtu, interface.addresses6.first()) {
+        notes.error(
+            mtu.span,
+            format!("an MTU of {mtu} with IPv6 address {own}; IPv6 needs at least {MTU_MIN}"),
+        );
+    }
+    if interface.advertising.is_some() && interface.addresses6.is_empty() {
+        let message =
+            format!("`{}` advertises a router but has no IPv6 address; give it one", interface.name);
+        notes.error(interface.name.span, message);
     }
 }
 
@@ -182,23 +234,28 @@ fn target(notes: &Notes, config: &Config, route: &RouteConfig, complete: bool) {
         }
         RouteTarget::Gateway { via, interface: Some(name) } => {
             let Some(interface) = find(notes, config, name) else { return };
-            let on_link = interface.addresses.iter().any(|own| own.subnet.contains(via.value));
-            if complete && !on_link && !interface.addresses.is_empty() {
-                let message = format!(
-                    "gateway {} is on no subnet of `{name}`; {}",
-                    ip(via.value),
-                    subnets([interface])
-                );
+            let same = |subnet: &Prefix| subnet.family() == route.prefix.family();
+            let mut subnets_here = interface.own().map(|(_, subnet)| subnet).filter(same).peekable();
+            let has_any = subnets_here.peek().is_some();
+            let on_link =
+                is_link_local_ip(via.value) || subnets_here.any(|subnet| subnet.contains(via.value));
+            if complete && !on_link && has_any {
+                let message =
+                    format!("gateway {} is on no subnet of `{name}`; {}", via.value, subnets([interface]));
                 notes.error(via.span, message);
             }
             own_gateway(notes, config, route, via);
+        }
+        RouteTarget::Gateway { via, interface: None } if is_link_local_ip(via.value) => {
+            let message = format!("gateway {} is link-local; say on which `interface`", via.value);
+            notes.error(via.span, message);
         }
         RouteTarget::Gateway { via, interface: None } => {
             if complete && gateway_interface(&config.interfaces, &route.vrf, via.value).is_none() {
                 let here = config.interfaces.iter().filter(|interface| interface.vrf == route.vrf);
                 let message = format!(
                     "gateway {} is on no connected subnet of vrf `{}`; {}",
-                    ip(via.value),
+                    via.value,
                     route.vrf,
                     subnets(here)
                 );
@@ -209,14 +266,26 @@ fn target(notes: &Notes, config: &Config, route: &RouteConfig, complete: bool) {
     }
 }
 
-fn own_gateway(notes: &Notes, config: &Config, route: &RouteConfig, via: &At<u32>) {
+fn is_link_local_ip(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if is_link_local(ip.into()))
+}
+
+/// A gateway is of the prefix's version, and another router.
+fn own_gateway(notes: &Notes, config: &Config, route: &RouteConfig, via: &At<IpAddr>) {
+    if via.value.is_ipv6() != (route.prefix.family() == Family::V6) {
+        let message = format!(
+            "gateway {} for {}: a gateway of the other IP version; give one of the same",
+            via.value, route.prefix
+        );
+        notes.error(via.span, message);
+        return;
+    }
     let here = config.interfaces.iter().filter(|interface| interface.vrf == route.vrf);
     for interface in here {
-        if interface.addresses.iter().any(|own| own.address == via.value) {
+        if interface.own().any(|(own, _)| own == via.value) {
             let message = format!(
                 "gateway {} is this router itself, on `{}`; name the next router",
-                ip(via.value),
-                interface.name
+                via.value, interface.name
             );
             notes.error(via.span, message);
         }
@@ -226,8 +295,8 @@ fn own_gateway(notes: &Notes, config: &Config, route: &RouteConfig, via: &At<u32
 fn subnets<'a>(interfaces: impl IntoIterator<Item = &'a InterfaceConfig>) -> String {
     let all: Vec<String> = interfaces
         .into_iter()
-        .flat_map(|interface| interface.addresses.iter())
-        .map(|own| own.subnet.to_string())
+        .flat_map(|interface| interface.own())
+        .map(|(_, subnet)| subnet.to_string())
         .take(8)
         .collect();
     if all.is_empty() {
@@ -240,9 +309,12 @@ fn subnets<'a>(interfaces: impl IntoIterator<Item = &'a InterfaceConfig>) -> Str
 fn shadowed_routes(notes: &Notes, config: &Config) {
     let mut connected = BTreeMap::new();
     for interface in &config.interfaces {
-        for own in &interface.addresses {
-            connected.insert((interface.vrf.value.as_str(), own.subnet), interface);
-            let host = carrack_base::Prefix4::of(own.address, 32);
+        for (own, subnet) in interface.own() {
+            connected.insert((interface.vrf.value.as_str(), subnet), interface);
+            let host = match own {
+                IpAddr::V4(own) => Prefix4::of(own.into(), 32).into(),
+                IpAddr::V6(own) => Prefix6::of(own.into(), 128).into(),
+            };
             connected.insert((interface.vrf.value.as_str(), host), interface);
         }
     }

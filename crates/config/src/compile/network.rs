@@ -1,12 +1,17 @@
 //! Ports, interfaces, routes, and the host's view of them.
 
-use carrack_base::{Prefix4, Range4};
-use carrack_host::{HostConfig, HostInterface};
+use std::net::IpAddr;
+
+use carrack_base::{Prefix, Prefix4, Prefix6, Range4};
+use carrack_host::{HostConfig, HostInterface, RouterAdvertising};
 use carrack_nat::policy::{Instance, StaticRule};
-use carrack_pipeline::snapshot::{Interface, NextHop, Port, Route, Side, Vlan};
+use carrack_pipeline::snapshot::{Interface, Ipv6Interface, NextHop, Port, Route, Route6, Side, Vlan};
+use carrack_wire::MacAddr;
+use carrack_wire::ipv6::is_link_local;
+use carrack_wire::ndp::{self, PrefixInformation, RouterAdvertisement};
 
 use super::{Build, PortDevice, PortFacts};
-use crate::model::{Attach, InterfaceConfig, RouteConfig, RouteTarget};
+use crate::model::{AdvertisingConfig, Attach, InterfaceConfig, RouteConfig, RouteTarget};
 
 /// Largest MTU of an interface, bytes.
 const MTU_MAX: u16 = 9_600;
@@ -79,7 +84,7 @@ impl Build<'_> {
             up: interface.up && port.up,
             mtu,
             addresses: interface.addresses.iter().map(|own| (own.address, own.subnet)).collect(),
-            ipv6: None,
+            ipv6: ipv6(interface, facts.mac),
             urpf: interface.urpf,
         })
     }
@@ -117,20 +122,44 @@ impl Build<'_> {
             }
         }
         for route in &self.config.routes {
-            let Some(next_hop) = self.next_hop(route) else { continue };
-            routes.push(Route { vrf: self.vrf(&route.vrf), prefix: route.prefix.value, next_hop });
+            let Prefix::V4(prefix) = route.prefix.value else { continue };
+            let of = |via| if let IpAddr::V4(via) = via { Some(via.into()) } else { None };
+            let Some(next_hop) = self.next_hop(route, of) else { continue };
+            routes.push(Route { vrf: self.vrf(&route.vrf), prefix, next_hop });
         }
         routes
     }
 
-    fn next_hop(&self, route: &RouteConfig) -> Option<NextHop> {
+    /// The same of IPv6. A link-local address belongs to no routing table.
+    pub(super) fn routes6(&mut self) -> Vec<Route6> {
+        let mut routes = Vec::new();
+        for interface in &self.config.interfaces {
+            let (id, vrf) = (self.interface(&interface.name), self.vrf(&interface.vrf));
+            for own in interface.addresses6.iter().filter(|own| !is_link_local(own.address)) {
+                let host = Prefix6::of(own.address, 128);
+                routes.push(Route { vrf, prefix: host, next_hop: NextHop::Local(id) });
+                if own.subnet.len() < 128 {
+                    routes.push(Route { vrf, prefix: own.subnet, next_hop: NextHop::Connected(id) });
+                }
+            }
+        }
+        for route in &self.config.routes {
+            let Prefix::V6(prefix) = route.prefix.value else { continue };
+            let of = |via| if let IpAddr::V6(via) = via { Some(via.into()) } else { None };
+            let Some(next_hop) = self.next_hop(route, of) else { continue };
+            routes.push(Route { vrf: self.vrf(&route.vrf), prefix, next_hop });
+        }
+        routes
+    }
+
+    fn next_hop<A>(&self, route: &RouteConfig, of: impl Fn(IpAddr) -> Option<A>) -> Option<NextHop<A>> {
         Some(match &route.target {
             RouteTarget::Gateway { via, interface: Some(interface) } => {
-                NextHop::Gateway(self.interface(interface), via.value)
+                NextHop::Gateway(self.interface(interface), of(via.value)?)
             }
             RouteTarget::Gateway { via, interface: None } => {
                 let on_link = gateway_interface(&self.config.interfaces, &route.vrf, via.value)?;
-                NextHop::Gateway(self.interface(&on_link.name), via.value)
+                NextHop::Gateway(self.interface(&on_link.name), of(via.value)?)
             }
             RouteTarget::Interface(interface) => NextHop::Connected(self.interface(interface)),
             RouteTarget::Blackhole => NextHop::Blackhole,
@@ -141,25 +170,78 @@ impl Build<'_> {
     pub(super) fn host(&self, interfaces: &[Option<Interface>], instances: &[Instance]) -> HostConfig {
         let interfaces = interfaces.iter().flatten().filter(|interface| interface.up);
         HostConfig {
-            interfaces: interfaces.map(|interface| host_interface(interface, instances)).collect(),
+            interfaces: interfaces
+                .map(|interface| {
+                    let written = self.config.interface(&interface.name);
+                    let advertising = written.and_then(|written| written.advertising.as_ref());
+                    HostInterface {
+                        advertising: advertising.map(|advertising| told(interface, advertising)),
+                        ..host_interface(interface, instances)
+                    }
+                })
+                .collect(),
             arp: self.config.arp,
             neighbours_max: self.config.memory.neighbours,
         }
     }
 }
 
+/// IPv6 on an interface that has an address of it: the link-local one as written, else made of the MAC address.
+fn ipv6(interface: &InterfaceConfig, mac: MacAddr) -> Option<Ipv6Interface> {
+    let own = || interface.addresses6.iter();
+    own().next()?;
+    let written = own().find(|own| is_link_local(own.address)).map(|own| own.address);
+    let addresses = own().filter(|own| !is_link_local(own.address)).map(|own| (own.address, own.subnet));
+    Some(Ipv6Interface {
+        link_local: written.unwrap_or_else(|| ndp::link_local(mac)),
+        addresses: addresses.collect(),
+    })
+}
+
+/// What the hosts of the link are told: the MTU, and all subnets in which they may make themselves addresses
+/// (RFC 4862 §5.5.3: of 64 bits).
+fn told(interface: &Interface, written: &AdvertisingConfig) -> RouterAdvertising {
+    let AdvertisingConfig { interval_s, lifetime_s, valid_s, preferred_s, managed, other } = *written;
+    let subnets = interface.ipv6.iter().flat_map(|v6| v6.addresses.iter().map(|(_, subnet)| *subnet));
+    let mut prefixes: Vec<PrefixInformation> = subnets
+        .filter(|subnet| subnet.len() == 64)
+        .map(|subnet| PrefixInformation {
+            address: subnet.address(),
+            len: subnet.len(),
+            on_link: true,
+            autonomous: true,
+            valid_s,
+            preferred_s,
+        })
+        .collect();
+    prefixes.dedup();
+    let message = RouterAdvertisement {
+        hop_limit: 64,
+        managed,
+        other,
+        lifetime_s,
+        mtu: Some(interface.mtu.into()),
+        prefixes,
+        ..RouterAdvertisement::default()
+    };
+    RouterAdvertising { interval_s, message }
+}
+
 /// The interface of a routing instance whose subnet holds the gateway; the longest prefix when there are several.
 pub(crate) fn gateway_interface<'a>(
     interfaces: &'a [InterfaceConfig],
     vrf: &str,
-    gateway: u32,
+    gateway: IpAddr,
 ) -> Option<&'a InterfaceConfig> {
     interfaces
         .iter()
         .filter(|interface| interface.vrf.value == vrf)
-        .flat_map(|interface| interface.addresses.iter().map(move |own| (own.subnet, interface)))
+        .flat_map(|interface| interface.own().map(move |(_, subnet)| (subnet, interface)))
         .filter(|(subnet, _)| subnet.contains(gateway))
-        .max_by_key(|(subnet, _)| subnet.len())
+        .max_by_key(|(subnet, _)| match subnet {
+            Prefix::V4(subnet) => subnet.len(),
+            Prefix::V6(subnet) => subnet.len(),
+        })
         .map(|(_, interface)| interface)
 }
 

@@ -2,8 +2,8 @@
 
 use super::Effect::{InPlace, NeedsRestart, ReDerived};
 use super::Fallback::{Absent, Required, Value};
-use super::Kind::{Address, Device, Flag, Int, InterfaceAddress, List, Name, Prefix, Word};
-use super::{KeyInfo, Kind, SectionInfo, list, row};
+use super::Kind::{AnyAddress, AnyPrefix, Device, Flag, Int, InterfaceAddress, List, Name, Seconds, Word};
+use super::{KeyInfo, Kind, SectionInfo, list, row, table};
 
 pub(super) const SECTIONS: &[SectionInfo] = &[
     list(
@@ -17,6 +17,12 @@ pub(super) const SECTIONS: &[SectionInfo] = &[
         ReDerived("connected routes and neighbours of the interface"),
         "A port (with `device`) or a VLAN of one (with `parent`, and either `vlan` or `outer` and `inner`).",
     ),
+    table(
+        RA,
+        InPlace,
+        "What hosts of the link are told of this router (RFC 4861 §6.2): that it is there, the MTU, and every own subnet of \
+         64 bits, in which they may make themselves addresses. Off unless `enabled`.",
+    ),
     list(
         "route",
         ReDerived("the routing table"),
@@ -25,6 +31,7 @@ pub(super) const SECTIONS: &[SectionInfo] = &[
 ];
 
 const IF: &str = "interface";
+const RA: &str = "interface.router_advertisement";
 const VLAN: Kind = Int(1, 4094, "");
 
 pub(super) const KEYS: &[KeyInfo] = &[
@@ -92,8 +99,9 @@ pub(super) const KEYS: &[KeyInfo] = &[
         List(&InterfaceAddress, 64),
         Value("[]"),
         ReDerived("connected routes and neighbours of the interface"),
-        "[\"192.0.2.1/24\"]",
-        "The router's own addresses with their subnets.",
+        "[\"192.0.2.1/24\", \"2001:db8::1/64\"]",
+        "The router's own addresses with their subnets, IPv4 and IPv6. An interface takes IPv6 when it has an IPv6 address \
+         here; its link-local address is then made of its MAC address, unless one of `fe80::/10` is given.",
     ),
     row(
         (IF, "mtu"),
@@ -101,7 +109,8 @@ pub(super) const KEYS: &[KeyInfo] = &[
         Absent("the port's, or the parent's"),
         InPlace,
         "1_500",
-        "Largest IPv4 packet. Larger ones are fragmented, or answered with Fragmentation Needed (RFC 4787 REQ-13).",
+        "Largest IP packet, with IPv6 at least 1280. Larger ones are fragmented (IPv4 alone), or answered with Fragmentation \
+         Needed (RFC 4787 REQ-13) or Packet Too Big (RFC 4443 §3.2).",
     ),
     row(
         (IF, "vrf"),
@@ -120,9 +129,44 @@ pub(super) const KEYS: &[KeyInfo] = &[
         "true",
         "Refuse packets whose source is not routed back to this interface (RFC 3704 §2.2).",
     ),
+    row((RA, "enabled"), Flag, Value("false"), InPlace, "true", "Advertise this router."),
+    row(
+        (RA, "interval"),
+        Seconds(4, 1_800),
+        Value("600"),
+        InPlace,
+        "\"5m\"",
+        "Most time between two advertisements to all.",
+    ),
+    row(
+        (RA, "lifetime"),
+        Seconds(0, 9_000),
+        Value("1_800"),
+        InPlace,
+        "\"1h\"",
+        "How long hosts may use this router as default router after the last one; 0 for not at all.",
+    ),
+    row(
+        (RA, "valid"),
+        Seconds(0, 4_294_967_295),
+        Value("2_592_000"),
+        InPlace,
+        "\"1d\"",
+        "How long the subnets, and addresses made in them, are valid.",
+    ),
+    row(
+        (RA, "preferred"),
+        Seconds(0, 4_294_967_295),
+        Value("604_800"),
+        InPlace,
+        "\"4h\"",
+        "How long addresses made in the subnets are preferred; not above `valid`.",
+    ),
+    row((RA, "managed"), Flag, Value("false"), InPlace, "true", "Hosts get addresses by DHCPv6."),
+    row((RA, "other"), Flag, Value("false"), InPlace, "true", "Hosts get other settings by DHCPv6."),
     row(
         ("route", "prefix"),
-        Prefix,
+        AnyPrefix,
         Required,
         ReDerived("the routing table"),
         "\"0.0.0.0/0\"",
@@ -130,11 +174,12 @@ pub(super) const KEYS: &[KeyInfo] = &[
     ),
     row(
         ("route", "via"),
-        Address,
+        AnyAddress,
         Absent("no gateway"),
         ReDerived("the routing table"),
         "\"192.0.2.254\"",
-        "The gateway, on a connected subnet of the routing instance (or of `interface`, when that is given).",
+        "The gateway, of the prefix's IP version, on a connected subnet of the routing instance (or of `interface`, when that \
+         is given). A link-local one needs `interface`.",
     ),
     row(
         ("route", "interface"),
@@ -159,7 +204,7 @@ pub(super) const KEYS: &[KeyInfo] = &[
         Value("false"),
         ReDerived("the routing table"),
         "true",
-        "Discard with ICMP 3/13, administratively prohibited.",
+        "Discard with ICMP 3/13 or ICMPv6 1/1, administratively prohibited.",
     ),
     row(
         ("route", "vrf"),

@@ -1,16 +1,16 @@
 //! `[[vrf]]`, `[[interface]]`, `[[route]]`.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
-use carrack_base::Prefix4;
+use carrack_base::Prefix;
 use carrack_io::DeviceSpec;
 use carrack_pipeline::snapshot::{Side, Vlan};
 
 use crate::keys;
-use crate::model::{Attach, DEFAULT_VRF, InterfaceConfig, RouteConfig, RouteTarget};
+use crate::model::{AdvertisingConfig, Attach, DEFAULT_VRF, InterfaceConfig, RouteConfig, RouteTarget};
 use crate::read::{Notes, Section};
 use crate::source::At;
-use crate::value::InterfaceAddress;
+use crate::value::OwnAddress;
 
 /// Reads the name of a list element and uses it as its label.
 pub(super) fn name(notes: &Notes, section: &mut Section<'_>, what: &str) -> At<String> {
@@ -52,16 +52,54 @@ pub(super) fn interfaces(notes: &Notes, sections: Vec<Section<'_>>) -> Vec<Inter
 fn interface(notes: &Notes, mut section: Section<'_>) -> InterfaceConfig {
     let name = name(notes, &mut section, "interface");
     let attach = attach(notes, &section);
+    let (mut addresses, mut addresses6) = (Vec::new(), Vec::new());
+    for own in section.value::<Vec<At<OwnAddress>>>("address") {
+        match own.value {
+            OwnAddress::V4(address) => addresses.push(At::new(address, own.span)),
+            OwnAddress::V6(address) => addresses6.push(At::new(address, own.span)),
+        }
+    }
     InterfaceConfig {
+        advertising: advertising(notes, &section.section("router_advertisement")),
         name,
         attach,
         side: section.value::<Side>("side"),
-        addresses: section.value::<Vec<At<InterfaceAddress>>>("address"),
+        addresses,
+        addresses6,
         mtu: section.get::<u16>("mtu"),
         vrf: At::new(section.value("vrf"), section.span_of("vrf")),
         up: section.value("up"),
         urpf: section.value("urpf"),
     }
+}
+
+fn advertising(notes: &Notes, section: &Section<'_>) -> Option<AdvertisingConfig> {
+    let enabled = section.value::<bool>("enabled");
+    let (valid, preferred) = (section.value::<u32>("valid"), section.get::<u32>("preferred"));
+    let advertising = AdvertisingConfig {
+        interval_s: section.value("interval"),
+        lifetime_s: section.value("lifetime"),
+        valid_s: valid,
+        preferred_s: preferred.as_ref().map_or(0, |preferred| preferred.value),
+        managed: section.value("managed"),
+        other: section.value("other"),
+    };
+    // RFC 4861 §6.2.1.
+    if let Some(preferred) = preferred.filter(|preferred| preferred.value > valid) {
+        notes.error(
+            preferred.span,
+            format!("`preferred` is above `valid`, {valid} s; lower it, or raise that"),
+        );
+    }
+    let lifetime_s = advertising.lifetime_s;
+    if lifetime_s != 0 && lifetime_s < advertising.interval_s {
+        let span = section.written("lifetime").or(section.written("interval")).unwrap_or(section.span);
+        notes.error(
+            span,
+            "`lifetime` is below `interval`, so hosts would forget this router; raise it, or set it to 0",
+        );
+    }
+    enabled.then_some(advertising)
 }
 
 /// A port or a VLAN of one; anything in between is a fault.
@@ -137,14 +175,14 @@ pub(super) fn routes(notes: &Notes, sections: Vec<Section<'_>>) -> Vec<RouteConf
 }
 
 fn route(notes: &Notes, mut section: Section<'_>) -> Option<RouteConfig> {
-    if let (Some(vrf), Some(prefix)) = (section.peek::<String>("vrf"), section.peek::<Prefix4>("prefix"))
+    if let (Some(vrf), Some(prefix)) = (section.peek::<String>("vrf"), section.peek::<Prefix>("prefix"))
         && !section.label(&format!("{vrf}.{prefix}"))
     {
         let message = format!("a second route to {prefix} in vrf `{vrf}`; remove one of the two");
         notes.error(prefix.span, message);
     }
-    let (vrf, prefix) = (section.need::<String>("vrf"), section.get::<Prefix4>("prefix"));
-    let via = section.get::<Ipv4Addr>("via");
+    let (vrf, prefix) = (section.need::<String>("vrf"), section.get::<Prefix>("prefix"));
+    let via = section.get::<IpAddr>("via");
     let interface = section.get::<String>("interface");
     let (blackhole, prohibit) = (section.value::<bool>("blackhole"), section.value::<bool>("prohibit"));
     let forwards = section.written("via").or(section.written("interface"));
@@ -159,9 +197,7 @@ fn route(notes: &Notes, mut section: Section<'_>) -> Option<RouteConfig> {
         notes.error(section.span, message);
     }
     let target = match (via, interface) {
-        (Some(via), interface) => {
-            RouteTarget::Gateway { via: At::new(via.value.into(), via.span), interface }
-        }
+        (Some(via), interface) => RouteTarget::Gateway { via, interface },
         (None, Some(interface)) => RouteTarget::Interface(interface),
         (None, None) if prohibit => RouteTarget::Prohibit,
         (None, None) => RouteTarget::Blackhole,

@@ -1,10 +1,10 @@
 //! Values that are written as text: names, paths, addresses, words.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use carrack_base::{Prefix4, Prefix6, Proto, Range4};
+use carrack_base::{Prefix, Prefix4, Prefix6, Proto, Range4};
 use carrack_io::DeviceSpec;
 use carrack_nat::policy::{ExhaustedIcmp, Filtering, Mapping, Pooling};
 use carrack_pipeline::snapshot::Side;
@@ -16,7 +16,7 @@ use crate::model::{EventClass, ExportProtocol, ExportTransport, HugePages, Idle,
 use crate::parse::Mode;
 use crate::read::Value;
 use crate::suggest;
-use crate::value::{self, Endpoint, HostEndpoint, InterfaceAddress, PortRange};
+use crate::value::{self, Endpoint, HostEndpoint, OwnAddress, PortRange};
 
 /// Longest name, in bytes.
 const NAME_BYTES_MAX: usize = 32;
@@ -96,6 +96,32 @@ impl FromToml for SocketAddr {
     }
 }
 
+impl FromToml for IpAddr {
+    fn from_toml(value: &Value<'_>, kind: &Kind, faults: &mut Faults) -> Option<Self> {
+        let example = "\"192.0.2.254\" or \"2001:db8::fe\"";
+        let written = text(value, example, faults)?;
+        if !written.contains(':') {
+            return Ipv4Addr::from_toml(value, kind, faults).map(Self::V4);
+        }
+        match written.parse::<Ipv6Addr>() {
+            Ok(address) if value::is_host_address6(address.into()) => Some(Self::V6(address)),
+            Ok(address) => fault(
+                faults,
+                value,
+                format!("{address} is no address that a host may have; give a unicast one"),
+            ),
+            Err(_) => {
+                let message = format!("`{}` is not an IPv6 address; write it like {example}", short(written));
+                fault(faults, value, message)
+            }
+        }
+    }
+
+    fn canonical(&self) -> String {
+        self.to_string()
+    }
+}
+
 impl FromToml for Ipv4Addr {
     fn from_toml(value: &Value<'_>, _: &Kind, faults: &mut Faults) -> Option<Self> {
         let example = "\"192.0.2.254\"";
@@ -136,7 +162,8 @@ from_text! {
     DeviceSpec, "\"af_packet:eth1\"";
     Prefix4, "\"192.0.2.0/24\"";
     Range4, "\"192.0.2.1-192.0.2.9\"";
-    InterfaceAddress, "\"192.0.2.1/24\"";
+    OwnAddress, "\"192.0.2.1/24\"";
+    Prefix, "\"192.0.2.0/24\"";
     PortRange, "\"1024-65535\"";
     Endpoint, "\"192.0.2.1:80\"";
     HostEndpoint, "\"192.0.2.1:80\" or \"[2001:db8::1]:80\"";

@@ -1,0 +1,102 @@
+//! IPv6 through the daemon: neighbour discovery, ping, traceroute, TCP, path MTU, duplicate addresses.
+
+use std::thread;
+use std::time::Duration;
+
+use carrack_lab::plan::{self, Ns};
+use carrack_lab::{Io, Lab};
+
+use crate::{LIMIT, assert_conservation, counters, exec, lab, must, replace};
+
+/// The router's addresses, and a station behind each.
+const INSIDE: &str = "2001:db8:1::1";
+const OUTSIDE: &str = "2001:db8:2::1";
+const HOST: &str = "2001:db8:1::10";
+const SERVER: &str = "2001:db8:2::2";
+
+/// The usual lab with IPv6 beside IPv4, and `more` about the outside interface.
+fn dual(name: &str, more: &str) -> Option<Lab> {
+    let edit = |config: String| {
+        let with = |config: &str, address: &str, own: &str, more: &str| {
+            let old = format!("address = [\"{address}\"]");
+            replace(config, &old, &format!("address = [\"{address}\", \"{own}/64\"]\n{more}"))
+        };
+        let config = with(&config, &format!("{}/24", plan::INSIDE_GATEWAY), INSIDE, "");
+        with(&config, &format!("{}/30", plan::OUTSIDE), OUTSIDE, more)
+    };
+    let lab = lab(name, Io::AfXdp, edit)?;
+    host(&lab, Ns::Sub1, "eth0", HOST, INSIDE);
+    host(&lab, Ns::Isp, "carrack", SERVER, OUTSIDE);
+    Some(lab)
+}
+
+/// Gives a station an IPv6 address at once, and the router as its gateway.
+fn host(lab: &Lab, ns: Ns, device: &str, address: &str, gateway: &str) {
+    let switch_on = format!("echo 0 > /proc/sys/net/ipv6/conf/{device}/disable_ipv6");
+    lab.exec(ns, &["sh", "-c", &switch_on], LIMIT).unwrap().success().unwrap();
+    must(lab, ns, &format!("ip -6 addr add {address}/64 dev {device} nodad"));
+    must(lab, ns, &format!("ip -6 route add 2001:db8::/32 via {gateway} dev {device}"));
+}
+
+fn show(lab: &Lab, what: &str) -> String {
+    lab.carrack(&["show", what], LIMIT).unwrap().success().unwrap().stdout
+}
+
+#[test]
+fn hosts_ping_trace_and_talk_tcp_over_ipv6_and_show_up_as_neighbours() {
+    let Some(mut lab) = dual("six", "") else { return };
+    // Own addresses are used a second after they were asked for (RFC 4862 §5.4).
+    thread::sleep(Duration::from_millis(1_500));
+    for target in [INSIDE, SERVER] {
+        let told = must(&lab, Ns::Sub1, &format!("ping -6 -n -c 3 -i 0.2 -W 2 {target}"));
+        assert!(told.contains(" 0% packet loss"), "{told}");
+    }
+    let told = must(&lab, Ns::Sub1, &format!("traceroute -6 -n -q 1 -w 2 {SERVER}"));
+    assert!(told.contains(&format!(" 1  {INSIDE}")) && told.contains(&format!(" 2  {SERVER}")), "{told}");
+    lab.start(
+        Ns::Isp,
+        "six",
+        &["socat", "TCP6-LISTEN:8080,fork,reuseaddr", "SYSTEM:head -c 300000 /dev/zero"],
+    )
+    .unwrap();
+    thread::sleep(Duration::from_millis(300));
+    let got = must(&lab, Ns::Sub1, &format!("socat -u TCP6:[{SERVER}]:8080 STDOUT"));
+    assert_eq!(got.len(), 300_000);
+    let (neighbours, routes, interfaces) =
+        (show(&lab, "neighbours"), show(&lab, "routes"), show(&lab, "interfaces"));
+    assert!(neighbours.contains(HOST) && neighbours.contains(SERVER), "{neighbours}");
+    assert!(routes.contains("2001:db8:1::/64"), "{routes}");
+    assert!(interfaces.contains("2001:db8:1::1/64") && interfaces.contains("fe80::"), "{interfaces}");
+    assert_conservation(&lab);
+}
+
+/// RFC 8201: the router tells what the next link takes, and the sender keeps to it; fragments of its own pass.
+#[test]
+fn a_packet_too_big_for_the_next_link_is_told_to_its_sender() {
+    let Some(lab) = dual("six-mtu", "mtu = 1400") else { return };
+    // Both ends of a link have one MTU.
+    must(&lab, Ns::Isp, "ip link set carrack mtu 1400");
+    thread::sleep(Duration::from_millis(1_500));
+    let size = |size: u16| exec(&lab, Ns::Sub1, &format!("ping -6 -n -c 2 -i 0.2 -W 2 -s {size} {SERVER}"));
+    size(1_400);
+    assert!(counters(&lab).to_string().contains("fragmentation-needed"), "nobody was told");
+    for octets in [1_400, 4_000] {
+        let told = size(octets).stdout;
+        assert!(told.contains(" 0% packet loss"), "{octets}: {told}");
+    }
+    assert_conservation(&lab);
+}
+
+/// RFC 4862 §5.4: who had the address first keeps it.
+#[test]
+fn an_address_that_a_station_has_already_is_not_answered_for() {
+    let Some(mut lab) = dual("six-dad", "") else { return };
+    lab.stop("router");
+    must(&lab, Ns::Sub1, &format!("ip -6 addr add {INSIDE}/64 dev eth0 nodad"));
+    lab.start_router().unwrap();
+    thread::sleep(Duration::from_millis(1_500));
+    let log = lab.log("router");
+    assert!(log.contains(INSIDE) && log.contains("already"), "{log}");
+    assert!(!exec(&lab, Ns::Isp, &format!("ping -6 -n -c 1 -W 1 {INSIDE}")).ok());
+    assert_conservation(&lab);
+}
