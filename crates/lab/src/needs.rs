@@ -13,6 +13,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("curl", "curl"),
     ("dig", "bind9-dnsutils"),
     ("dnsmasq", "dnsmasq-base"),
+    ("unbound", "unbound"),
     ("socat", "socat"),
     ("iperf3", "iperf3"),
     ("python3", "python3"),

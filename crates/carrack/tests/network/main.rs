@@ -10,6 +10,7 @@ mod ipv6;
 mod life;
 mod limits;
 mod manage;
+mod nat64;
 mod outside;
 
 use std::path::PathBuf;
