@@ -14,6 +14,7 @@ use crate::command::{self, display};
 use crate::compare::{self, FlowsArgs};
 use crate::lab::{Lab, Options, in_namespace};
 use crate::memif;
+use crate::nat64;
 use crate::plan::{self, Ns};
 use crate::report::{self, Report, say};
 use crate::router::{self, Io, Router};
@@ -40,9 +41,14 @@ enum Action {
         full: bool,
     },
     /// Bring a lab up and leave it running, to play with.
+    #[command(after_help = "Examples:\n  sudo carrack lab up\n  sudo carrack lab up --nat64 --name six")]
     Up {
         #[command(flatten)]
         choice: Choice,
+        /// The first subscriber has IPv6 alone and reaches the IPv4 servers by NAT64, by name through a DNS64 (Debian
+        /// package unbound) in the second one.
+        #[arg(long)]
+        nat64: bool,
     },
     /// Take a lab down; also clears what a killed one left.
     Down {
@@ -201,7 +207,7 @@ enum Kind {
 pub fn run(args: LabArgs) -> ExitCode {
     let result = match args.action {
         Action::Demo { choice, json, full } => demo(&choice, json, full),
-        Action::Up { choice } => up(&choice),
+        Action::Up { choice, nat64 } => up(&choice, nat64),
         Action::Down { name } => down(&name.name),
         Action::List => list(),
         Action::Exec { name, ns, command } => exec(&name.name, ns, &command),
@@ -305,9 +311,18 @@ fn demo(choice: &Choice, json: bool, full: bool) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!report.passed())))
 }
 
-fn up(choice: &Choice) -> Result<ExitCode> {
+fn up(choice: &Choice, six: bool) -> Result<ExitCode> {
     command::note_interrupts();
-    let lab = Lab::up(choice.options()?)?;
+    let mut options = choice.options()?;
+    match &mut options.router {
+        Router::Carrack { io, config, .. } if six => *config = nat64::config(*io),
+        Router::LinuxNft if six => bail!("--nat64 needs carrack as the router: the kernel has no NAT64"),
+        _ => {}
+    }
+    let mut lab = Lab::up(options)?;
+    if six {
+        nat64::switch(&mut lab)?;
+    }
     let name = lab.name().to_owned();
     let option = if name == "demo" { String::new() } else { format!(" --name {name}") };
     let dir = lab.dir().display().to_string();
@@ -317,9 +332,15 @@ fn up(choice: &Choice) -> Result<ExitCode> {
     say(&format!("Lab `{name}` is up. Config, logs and served files are in {dir}.\n\nTry:"));
     let exec = |ns: Ns, line: &str| say(&format!("  carrack lab exec{option} {ns} -- {line}"));
     exec(Ns::Sub1, &format!("curl http://{}/", plan::SERVER_NAME));
-    exec(Ns::Sub1, &format!("traceroute -n {}", plan::SERVER));
+    let server = if six { nat64::by_prefix(plan::SERVER) } else { plan::SERVER.to_owned() };
+    exec(Ns::Sub1, &format!("traceroute -n {server}"));
+    if six {
+        exec(Ns::Sub1, &format!("dig AAAA {}", plan::SERVER_NAME));
+    }
     exec(Ns::Sub2, &format!("iperf3 -c {}", plan::SERVER));
-    exec(Ns::Inet, &format!("curl http://{}:{}/", plan::FORWARD_ADDRESS, plan::FORWARD_PORT));
+    if !six {
+        exec(Ns::Inet, &format!("curl http://{}:{}/", plan::FORWARD_ADDRESS, plan::FORWARD_PORT));
+    }
     say(&format!("  carrack lab shell{option} sub1"));
     if carrack {
         say(&format!("\n  export CARRACK_SOCKET={socket}"));

@@ -18,6 +18,7 @@
 
 pub mod checks;
 pub mod cli;
+pub mod nat64;
 pub mod plan;
 pub mod report;
 

@@ -1,63 +1,16 @@
 //! NAT64 through the daemon: an IPv6-only host reaches IPv4-only servers by name, by Debian's unbound as DNS64.
 
-use std::fs;
-use std::thread;
-use std::time::Duration;
-
+use carrack_lab::nat64::{HOST, ROUTER, by_prefix};
 use carrack_lab::plan::{self, Ns};
-use carrack_lab::{Io, Lab};
+use carrack_lab::{Io, nat64};
 
-use crate::{LIMIT, assert_conservation, exec, lab, must, replace};
+use crate::{LIMIT, assert_conservation, exec, lab, must};
 
-const ROUTER: &str = "2001:db8:1::1";
-const HOST: &str = "2001:db8:1::10";
-/// The resolver, which has IPv4 as well.
-const RESOLVER: &str = "2001:db8:1::53";
-const PREFIX: &str = "2001:db8:64::";
-
-/// The usual lab, its first subscriber without IPv4, its second a resolver.
-fn six_only(name: &str) -> Option<Lab> {
-    let edit = |config: String| {
-        let old = format!("address = [\"{}/24\"]", plan::INSIDE_GATEWAY);
-        let config =
-            replace(&config, &old, &format!("address = [\"{}/24\", \"{ROUTER}/64\"]", plan::INSIDE_GATEWAY));
-        let nat64 =
-            format!("[nat.nat64]\nprefixes = [\"{PREFIX}/96\"]\nsubscribers = [\"2001:db8:1::/64\"]\n");
-        replace(&config, "[[nat.pool]]", &format!("{nat64}\n[[nat.pool]]"))
-    };
-    let mut lab = lab(name, Io::AfXdp, edit)?;
-    for (ns, address) in [(Ns::Sub1, HOST), (Ns::Sub2, RESOLVER)] {
-        let switch_on = "echo 0 > /proc/sys/net/ipv6/conf/eth0/disable_ipv6";
-        lab.exec(ns, &["sh", "-c", switch_on], LIMIT).unwrap().success().unwrap();
-        must(&lab, ns, &format!("ip -6 addr add {address}/64 dev eth0 nodad"));
-        must(&lab, ns, &format!("ip -6 route add default via {ROUTER} dev eth0"));
-    }
-    must(&lab, Ns::Sub1, "ip -4 addr flush dev eth0");
-    let full = Ns::Sub1.full_name(lab.name());
-    fs::write(format!("/etc/netns/{full}/resolv.conf"), format!("nameserver {RESOLVER}\n")).unwrap();
-    let config = std::env::temp_dir().join(format!("{full}.unbound.conf"));
-    let text = format!(
-        "server:\n interface: {RESOLVER}\n access-control: ::/0 allow\n module-config: \"dns64 iterator\"\n \
-         dns64-prefix: {PREFIX}/96\n username: \"\"\n chroot: \"\"\n pidfile: \"\"\n use-syslog: no\n logfile: \"\"\n \
-         do-daemonize: no\nremote-control:\n control-enable: no\nforward-zone:\n name: \".\"\n forward-addr: {}\n",
-        plan::DNS
-    );
-    fs::write(&config, text).unwrap();
-    lab.start(Ns::Sub2, "dns64", &["unbound", "-d", "-c", &config.display().to_string()]).unwrap();
-    // Own addresses are used a second after they were asked for (RFC 4862 §5.4).
-    thread::sleep(Duration::from_millis(1_500));
-    Some(lab)
-}
-
-/// The address of an IPv4 server as the host knows it.
-fn by_prefix(server: &str) -> String {
-    format!("{PREFIX}{server}")
-}
-
-/// RFC 6146 §1.2.1, RFC 7915 §4.2, §5.2: names, web, ping, traceroute, datagrams in pieces, path MTU.
+/// RFC 7915 §4.2, §5.2: names, web, ping, traceroute, datagrams in pieces, path MTU.
 #[test]
 fn an_ipv6_only_host_reaches_ipv4_servers_by_name() {
-    let Some(lab) = six_only("nat64") else { return };
+    let Some(mut lab) = lab("nat64", Io::AfXdp, |_| nat64::config(Io::AfXdp)) else { return };
+    nat64::switch(&mut lab).unwrap();
     let answer = must(&lab, Ns::Sub1, &format!("dig +short AAAA {}", plan::SERVER_NAME));
     assert_eq!(answer.trim(), "2001:db8:64::cb00:710a", "{}", lab.log("dns64"));
     let page = must(
