@@ -242,6 +242,7 @@ pub fn plan_with(instance: Instance) -> Arc<Plan> {
         }],
         policers: Policers::default(),
         fragment_timeout_ms: 2_000,
+        siit: vec![],
         nat: Arc::new(NatPolicy { instances: vec![instance] }),
     };
     Arc::new(Plan::new(Arc::new(snapshot)))

@@ -118,6 +118,7 @@ pub fn compile(
         routes6,
         policers: config.policers,
         fragment_timeout_ms: config.fragment_timeout_ms,
+        siit: vec![],
         nat: Arc::new(NatPolicy { instances }),
     };
     Ok(Compiled { snapshot, host, devices: build.devices(), sizes: sizes(config), ids: build.ids })

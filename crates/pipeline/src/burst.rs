@@ -63,6 +63,8 @@ pub struct Meta {
     /// Most octets of the fragments that an IPv6 packet made of an IPv4 one goes on in; 0 when it goes whole
     /// (RFC 7915 §4).
     pub(crate) cut_to: u16,
+    /// How often a stateless translator has changed the packet's IP version.
+    pub(crate) translations: u8,
     /// Number of the trace, 0 for none.
     pub(crate) traced: u32,
     pub(crate) fate: Fate,
@@ -88,6 +90,7 @@ impl Default for Meta {
             line: NO_LINE,
             mtu: 0,
             cut_to: 0,
+            translations: 0,
             traced: 0,
             fate: Fate::Going,
         }

@@ -150,16 +150,16 @@ impl Worker {
     }
 
     /// The interface that a route leads out of.
-    fn line_of<A>(&self, hop: Option<Hop<A>>) -> Option<&Line> {
+    pub(crate) fn line_of<A>(&self, hop: Option<Hop<A>>) -> Option<&Line> {
         match hop? {
             Hop::Neighbour { interface, .. } => self.plan.line(interface),
-            Hop::Local | Hop::Drop(_) => None,
+            Hop::Local | Hop::Drop(_) | Hop::Translate(_) => None,
         }
     }
 }
 
 /// Where the headers of a packet now are.
-fn set_offsets(meta: &mut Meta, start: usize, headers: usize) {
+pub(crate) fn set_offsets(meta: &mut Meta, start: usize, headers: usize) {
     meta.flow.l3 = start as u16;
     meta.flow.l4 = if meta.flow.kind == Kind::LaterFragment { 0 } else { (start + headers) as u16 };
     if meta.flow.proto == Proto::Icmp {
@@ -171,7 +171,7 @@ fn set_offsets(meta: &mut Meta, start: usize, headers: usize) {
 }
 
 /// The drop reason for what the translator refuses, and what its answer needs.
-fn reason_of(refused: Refused, meta: &mut Meta) -> Reason {
+pub(crate) fn reason_of(refused: Refused, meta: &mut Meta) -> Reason {
     match refused {
         Refused::TransportCut => match meta.flow.proto {
             Proto::Tcp => Reason::TcpMalformed,
@@ -187,6 +187,7 @@ fn reason_of(refused: Refused, meta: &mut Meta) -> Reason {
         Refused::HeaderBehindFragment => Reason::XlatExtensionBehindFragment,
         Refused::SourceRoute => Reason::Ipv4SourceRoute,
         Refused::BadOptions => Reason::XlatOptionsInvalid,
+        Refused::ForeignProtocolV4 | Refused::ForeignProtocolV6 => Reason::XlatForeignProtocol,
         Refused::FragmentedIcmpV4 | Refused::FragmentedIcmpV6 => Reason::XlatIcmpFragment,
         Refused::IcmpWithoutCounterpart
         | Refused::OtherFunction

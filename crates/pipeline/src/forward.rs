@@ -24,6 +24,16 @@ pub(crate) const FRAME_BYTES_MIN: usize = 60;
 /// Event slots kept free of questions for neighbours: a scan of a subnet must not starve the rest.
 const EVENT_SLOTS_KEPT: usize = 32;
 
+/// Where an IPv6 packet goes.
+enum Way6 {
+    /// To this neighbour by this interface.
+    Neighbour(IfIndex, u128),
+    /// To the router itself.
+    Local,
+    /// To this stateless translator.
+    Translate(u16),
+}
+
 /// Why a packet was not sent, and the packet.
 pub(crate) type Refused = (Frame, Reason);
 
@@ -39,6 +49,19 @@ impl Worker {
     ) -> Result<(), Refused> {
         let plan = self.plan.clone();
         self.forward_by(&plan, frame, meta, now, pool)
+    }
+
+    /// The same for a packet that has changed its IP version on the way.
+    #[inline(never)]
+    pub(crate) fn forward_again(
+        &mut self,
+        plan: &Plan,
+        frame: Frame,
+        meta: &mut Meta,
+        now: Now,
+        pool: &mut dyn FramePool,
+    ) -> Result<(), Refused> {
+        self.forward_by(plan, frame, meta, now, pool)
     }
 
     /// The same by a plan that the caller holds for the whole burst.
@@ -61,6 +84,7 @@ impl Worker {
             Hop::Neighbour { interface, gateway } => (interface, gateway),
             Hop::Local => return self.local(frame, meta, now),
             Hop::Drop(reason) => return Err((frame, reason)),
+            Hop::Translate(number) => return self.translate_stateless(plan, frame, meta, number, now, pool),
         };
         let Some(line) = plan.line(interface) else { return Err((frame, Reason::SnapshotStale)) };
         if !line.up {
@@ -112,8 +136,11 @@ impl Worker {
         pool: &mut dyn FramePool,
     ) -> Result<(), Refused> {
         let (interface, next) = match self.way6(plan, meta) {
-            Ok(Some(way)) => way,
-            Ok(None) => return self.local6(frame, meta, now),
+            Ok(Way6::Neighbour(interface, next)) => (interface, next),
+            Ok(Way6::Local) => return self.local6(frame, meta, now),
+            Ok(Way6::Translate(number)) => {
+                return self.translate_stateless(plan, frame, meta, number, now, pool);
+            }
             Err(reason) => return Err((frame, reason)),
         };
         let Some(line) = plan.line(interface) else { return Err((frame, Reason::SnapshotStale)) };
@@ -215,18 +242,19 @@ impl Worker {
         self.dead.push(frame);
     }
 
-    /// The interface and neighbour that an IPv6 packet goes to; `None` for the router itself.
-    fn way6(&self, plan: &Plan, meta: &Meta) -> Result<Option<(IfIndex, u128)>, Reason> {
+    /// Where an IPv6 packet goes.
+    fn way6(&self, plan: &Plan, meta: &Meta) -> Result<Way6, Reason> {
         let destination = meta.flow.dst6;
         // Only what the router itself says goes to a link-local address, on the link that it is about.
         if meta.own && is_link_local(destination) {
-            return Ok(Some((meta.ingress, destination)));
+            return Ok(Way6::Neighbour(meta.ingress, destination));
         }
         match plan.route6(meta.vrf, destination).ok_or(Reason::NoRoute)? {
-            Hop::Neighbour { interface, gateway: 0 } => Ok(Some((interface, destination))),
-            Hop::Neighbour { interface, gateway } => Ok(Some((interface, gateway))),
-            Hop::Local => Ok(None),
+            Hop::Neighbour { interface, gateway: 0 } => Ok(Way6::Neighbour(interface, destination)),
+            Hop::Neighbour { interface, gateway } => Ok(Way6::Neighbour(interface, gateway)),
+            Hop::Local => Ok(Way6::Local),
             Hop::Drop(reason) => Err(reason),
+            Hop::Translate(number) => Ok(Way6::Translate(number)),
         }
     }
 

@@ -23,6 +23,7 @@ mod parse;
 mod parse6;
 pub mod plan;
 mod policer;
+mod siit;
 pub mod snapshot;
 pub mod stats;
 mod taps;

@@ -23,11 +23,11 @@ pub(crate) fn leaves(plan: &Plan, here: VrfId, outside: VrfId, destination: u32)
     if here == outside {
         // Where there is no way outside at all, what has no route would have gone there: a host that nobody serves is
         // told so rather than that there is no route.
-        let nowhere = !matches!(from_outside, Some(Hop::Neighbour { .. } | Hop::Local));
+        let nowhere = !matches!(from_outside, Some(Hop::Neighbour { .. } | Hop::Local | Hop::Translate(_)));
         return plan.leaves_by(from_outside) || (nowhere && !plan.has_outside(here));
     }
     match plan.route(here, destination) {
-        Some(Hop::Local) => false,
+        Some(Hop::Local | Hop::Translate(_)) => false,
         Some(Hop::Neighbour { interface, .. }) => {
             // Untouched it would leave by that interface, whatever the outside routing instance says.
             let is_outside = plan.line(interface).is_none_or(|line| line.side == Side::Outside);

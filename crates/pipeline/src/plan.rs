@@ -35,6 +35,8 @@ pub enum Hop<A = u32> {
     Local,
     /// Nowhere.
     Drop(Reason),
+    /// To the stateless translator of this number.
+    Translate(u16),
 }
 
 /// The link header an interface puts before a packet, destination MAC left open.
@@ -139,6 +141,7 @@ impl<A: Copy + Default + Eq + Hash> Hops<A> {
             Hop::Neighbour { interface, gateway } => (0, interface.0, gateway),
             Hop::Local => (1, 0, A::default()),
             Hop::Drop(reason) => (2, reason as u16, A::default()),
+            Hop::Translate(number) => (3, number, A::default()),
         };
         *self.numbers.entry(key).or_insert_with(|| {
             self.all.push(hop);
@@ -151,6 +154,7 @@ impl<A: Copy + Default + Eq + Hash> Hops<A> {
             NextHop::Connected(interface) => Hop::Neighbour { interface, gateway: A::default() },
             NextHop::Gateway(interface, gateway) => Hop::Neighbour { interface, gateway },
             NextHop::Local(_) => Hop::Local,
+            NextHop::Translate(number) => Hop::Translate(number),
             NextHop::Blackhole => Hop::Drop(Reason::RouteBlackhole),
             NextHop::Prohibit => Hop::Drop(Reason::RouteProhibit),
         })

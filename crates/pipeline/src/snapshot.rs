@@ -5,6 +5,7 @@ use std::sync::Arc;
 use carrack_base::{IfIndex, PortId, Prefix4, Prefix6, VrfId};
 use carrack_nat::policy::{Capacity, NatPolicy};
 use carrack_wire::ethernet::MacAddr;
+use carrack_xlat::Siit;
 
 /// Which side of the NAT an interface is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -102,6 +103,8 @@ pub enum NextHop<A = u32> {
     Gateway(IfIndex, A),
     /// An address of the router.
     Local(IfIndex),
+    /// To the stateless translator of this number, and then to wherever the packet it becomes is routed.
+    Translate(u16),
     /// Discard silently.
     Blackhole,
     /// Discard with ICMP 3/13.
@@ -158,6 +161,34 @@ impl Default for Policers {
     }
 }
 
+/// One stateless translator (RFC 7915).
+#[derive(Debug, Clone)]
+pub struct SiitInstance {
+    /// Name.
+    pub name: String,
+    /// Routing instance of both sides.
+    pub vrf: VrfId,
+    /// Blocks of IPv4 addresses that IPv6 hosts have by a prefix; those of explicit mappings come by themselves.
+    pub ipv4: Vec<Prefix4>,
+    /// What it does.
+    pub translator: Siit,
+}
+
+impl SiitInstance {
+    /// The routes that lead packets to the translator of this number: RFC 7915 §4.6 and §5.6 leave alone whatever a
+    /// more specific route leads elsewhere.
+    pub fn routes(&self, number: u16) -> (Vec<Route>, Vec<Route6>) {
+        let vrf = self.vrf;
+        let mapped = self.translator.eam.entries().iter().map(|entry| entry.v4);
+        let v4 = mapped.chain(self.ipv4.iter().copied());
+        let v6 = self.translator.prefixes.iter().map(|prefix| prefix.prefix());
+        (
+            v4.map(|prefix| Route { vrf, prefix, next_hop: NextHop::Translate(number) }).collect(),
+            v6.map(|prefix| Route { vrf, prefix, next_hop: NextHop::Translate(number) }).collect(),
+        )
+    }
+}
+
 /// Everything the workers forward by.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
@@ -179,6 +210,8 @@ pub struct Snapshot {
     pub fragment_timeout_ms: u32,
     /// NAT.
     pub nat: Arc<NatPolicy>,
+    /// Stateless translators by the number that routes name.
+    pub siit: Vec<SiitInstance>,
 }
 
 /// What is fixed when a worker starts and cannot change by reload.

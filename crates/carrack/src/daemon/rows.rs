@@ -114,6 +114,7 @@ pub(super) fn route<P: std::fmt::Display, A: Copy + Into<G>, G: Into<IpAddr>>(
         NextHop::Connected(id) => ("connected", None, Some(id)),
         NextHop::Gateway(id, ip) => ("static", Some(ip.into().into()), Some(id)),
         NextHop::Local(id) => ("local", None, Some(id)),
+        NextHop::Translate(_) => ("translate", None, None),
         NextHop::Blackhole => ("blackhole", None, None),
         NextHop::Prohibit => ("prohibit", None, None),
     };

@@ -39,6 +39,7 @@ fn plan(side: Side) -> Plan {
         routes6: vec![],
         policers: Policers::default(),
         fragment_timeout_ms: 2_000,
+        siit: vec![],
         nat: Arc::new(NatPolicy::default()),
     }))
 }

@@ -103,6 +103,7 @@ pub fn snapshot_of(interfaces: Vec<Interface>, instances: Vec<Instance>, mut rou
         routes6: vec![],
         policers: Policers::default(),
         fragment_timeout_ms: 2_000,
+        siit: vec![],
         nat: Arc::new(NatPolicy { instances }),
     }
 }

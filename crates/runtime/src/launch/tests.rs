@@ -184,6 +184,7 @@ fn plan(generation: u64) -> Arc<Plan> {
         routes6: vec![],
         policers: Policers::default(),
         fragment_timeout_ms: 2_000,
+        siit: vec![],
         nat: Arc::new(NatPolicy::default()),
     })))
 }

@@ -78,6 +78,7 @@ fn snapshot(mut instances: Vec<Instance>, two: bool) -> Snapshot {
         routes6: vec![],
         policers,
         fragment_timeout_ms: 2_000,
+        siit: vec![],
         nat: Arc::new(NatPolicy { instances }),
     }
 }

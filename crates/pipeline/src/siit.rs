@@ -1,0 +1,142 @@
+//! Stateless translation (RFC 7915): a route leads a packet to a translator, and the packet it becomes is routed anew.
+//!
+//! A packet from IPv6 whose IPv4 destination an IPv6 host has is so led back to the translator at once: the hairpinning
+//! of RFC 7757 §4.2.2. Its hop limit is decremented once, when it is sent.
+
+use carrack_base::{Family, Now, Reason};
+use carrack_frame::{Frame, FramePool};
+use carrack_nat::Kind;
+use carrack_wire::ipv4::{self, Ipv4View};
+use carrack_wire::ipv6::{self, Ipv6View};
+use carrack_xlat::ROOM;
+use carrack_xlat::siit::{Denied, Dice, Siit};
+
+use crate::burst::Meta;
+use crate::cross::{reason_of, set_offsets};
+use crate::forward::Refused;
+use crate::plan::{Hop, Plan};
+use crate::snapshot::Side;
+use crate::worker::Worker;
+
+/// There, and back when hairpinned.
+const TRANSLATIONS_MAX: u8 = 2;
+/// What revealing the source of an error takes before the packet.
+const ROOM_TO_REVEAL: usize = 96;
+
+impl Worker {
+    /// Translates a packet and routes what it has become.
+    #[inline(never)]
+    pub(crate) fn translate_stateless(
+        &mut self,
+        plan: &Plan,
+        mut frame: Frame,
+        meta: &mut Meta,
+        number: u16,
+        now: Now,
+        pool: &mut dyn FramePool,
+    ) -> Result<(), Refused> {
+        let Some(instance) = plan.snapshot.siit.get(usize::from(number)) else {
+            return Err((frame, Reason::SnapshotStale));
+        };
+        if meta.translations >= TRANSLATIONS_MAX {
+            return Err((frame, Reason::SiitLoop));
+        }
+        let translated = match meta.family {
+            Family::V4 => translate_to_v6(plan, &mut frame, meta, &instance.translator),
+            Family::V6 => {
+                self.identification = self.identification.wrapping_add(1);
+                let dice = Dice { identification: self.identification, random: self.rng.next_u64() as u32 };
+                translate_to_v4(plan, &mut frame, meta, &instance.translator, dice)
+            }
+        };
+        if let Err(reason) = translated {
+            return Err((frame, reason));
+        }
+        meta.translations += 1;
+        // What comes from outside and was no packet of a session stays out of what a NAT guards, whatever its version.
+        meta.raw_from_outside |= plan.line(meta.ingress).is_some_and(|line| line.side == Side::Outside);
+        self.forward_again(plan, frame, meta, now, pool)
+    }
+}
+
+fn translate_to_v4(
+    plan: &Plan,
+    frame: &mut Frame,
+    meta: &mut Meta,
+    siit: &Siit,
+    dice: Dice,
+) -> Result<(), Reason> {
+    let l3 = usize::from(meta.flow.l3);
+    let packet = frame.bytes().get(l3..).and_then(|bytes| Ipv6View::parse(bytes).ok());
+    let packet = packet.ok_or(Reason::Ipv6Truncated)?;
+    let found = packet.extensions().map_err(|_| Reason::Ipv6ExtensionInvalid)?;
+    let len = packet.packet().len();
+    frame.truncate(l3 + len);
+    let wanted = if siit.reveals_source && meta.flow.kind == Kind::IcmpError { ROOM_TO_REVEAL } else { 0 };
+    let room = wanted.saturating_sub(l3).min(frame.headroom());
+    frame.prepend(room);
+    let vrf = meta.vrf;
+    let mtu = |destination| mtu_of(plan, plan.route(vrf, destination));
+    match siit.to_v4(frame.bytes_mut(), l3 + room, &found, dice, mtu) {
+        Ok((moved, _)) => {
+            frame.truncate(moved.end);
+            (meta.flow.family, meta.family, meta.fragment_at) = (Family::V4, Family::V4, 0);
+            set_offsets(meta, moved.start, ipv4::HEADER_LEN);
+            meta.enter(frame.bytes(), vrf);
+            Ok(())
+        }
+        Err(denied) => {
+            frame.trim_front(room);
+            Err(reason_of_denied(denied, meta))
+        }
+    }
+}
+
+fn translate_to_v6(plan: &Plan, frame: &mut Frame, meta: &mut Meta, siit: &Siit) -> Result<(), Reason> {
+    let l3 = usize::from(meta.flow.l3);
+    let packet = frame.bytes().get(l3..).and_then(|bytes| Ipv4View::parse(bytes).ok());
+    let len = packet.ok_or(Reason::Ipv4Truncated)?.packet().len();
+    frame.truncate(l3 + len);
+    let room = ROOM.saturating_sub(l3);
+    frame.prepend(room).ok_or(Reason::FrameHeadroom)?;
+    let vrf = meta.vrf;
+    let mtu = |destination| mtu_of(plan, plan.route6(vrf, destination));
+    match siit.to_v6(frame.bytes_mut(), l3 + room, mtu) {
+        Ok((moved, destination)) => {
+            frame.truncate(moved.end);
+            let head = frame.bytes().get(moved.start..).and_then(|bytes| Ipv6View::parse_quoted(bytes).ok());
+            let (source, next) = head.map_or((0, 0), |head| (head.src(), head.next_header()));
+            let is_piece = next == ipv6::next_header::FRAGMENT;
+            let fragment_len = if is_piece { ipv6::FRAGMENT_HEADER_LEN } else { 0 };
+            (meta.flow.family, meta.family) = (Family::V6, Family::V6);
+            (meta.flow.src6, meta.flow.dst6) = (source, destination);
+            set_offsets(meta, moved.start, ipv6::HEADER_LEN + fragment_len);
+            meta.fragment_at = if is_piece { (moved.start + ipv6::HEADER_LEN) as u16 } else { 0 };
+            meta.cut_to = moved.cut_to.unwrap_or(0);
+            Ok(())
+        }
+        Err(denied) => {
+            // As it was, for whoever tells its sender.
+            frame.trim_front(room);
+            Err(reason_of_denied(denied, meta))
+        }
+    }
+}
+
+/// What the link of a route takes.
+fn mtu_of<A>(plan: &Plan, hop: Option<Hop<A>>) -> u16 {
+    match hop {
+        Some(Hop::Neighbour { interface, .. }) => plan.line(interface).map_or(u16::MAX, |line| line.mtu),
+        _ => u16::MAX,
+    }
+}
+
+fn reason_of_denied(denied: Denied, meta: &mut Meta) -> Reason {
+    match denied {
+        Denied::IllegalSource => Reason::SiitSourceInvalid,
+        Denied::UnmappedSource => Reason::SiitSourceUnmapped,
+        Denied::UnmappedDestination => Reason::SiitDestinationUnmapped,
+        Denied::NonGlobal => Reason::SiitNonGlobal,
+        Denied::Refused(refused) => reason_of(refused, meta),
+    }
+}

@@ -1,0 +1,258 @@
+//! Stateless translation through the stages: routes lead to a translator, what it makes is routed anew.
+
+mod common;
+
+use carrack_base::{Prefix6, Range4, Reason, VrfId};
+use carrack_pipeline::snapshot::{NextHop, Route, SiitInstance, Snapshot};
+use carrack_wire::PacketBuilder;
+use carrack_wire::icmpv4::Icmpv4View;
+use carrack_wire::ipv6::Ipv6View;
+use carrack_wire::tcp::flag;
+use carrack_xlat::eam::{EamTable, Entry};
+use carrack_xlat::{NatPrefix, Siit};
+use common::net6::*;
+use common::*;
+
+/// Hosts inside, and the IPv4 addresses they have.
+const A: &str = "2001:db8:1::5";
+const A4: &str = "198.18.5.5";
+const B: &str = "2001:db8:1::6";
+const B4: &str = "198.18.5.6";
+/// A server on the IPv4 side, and what stands for it.
+const SERVER: &str = "198.51.100.7";
+const SERVER6: &str = "2001:db8:64::c633:6407";
+
+fn translator() -> Siit {
+    let entry = |v4: &str, v6: &str| Entry { v4: v4.parse().unwrap(), v6: v6.parse().unwrap() };
+    Siit {
+        prefixes: vec![NatPrefix::new("2001:db8:64::/96".parse().unwrap()).unwrap()],
+        eam: EamTable::new(&[entry("198.18.5.0/28", "2001:db8:1::/124")]).unwrap(),
+        icmp_sources: vec![Range4 { first: ip("198.18.0.1"), last: ip("198.18.0.1") }],
+        reveals_source: true,
+        ..Siit::default()
+    }
+}
+
+fn add(snapshot: &mut Snapshot, translator: Siit) {
+    let instance = SiitInstance { name: "siit".into(), vrf: VrfId(0), ipv4: vec![], translator };
+    let (v4, v6) = instance.routes(snapshot.siit.len() as u16);
+    snapshot.siit.push(instance);
+    snapshot.routes.extend(v4);
+    snapshot.routes6.extend(v6);
+}
+
+fn siit_world_with(change: impl FnOnce(&mut Snapshot)) -> World {
+    world6_with(|s| {
+        add(s, translator());
+        change(s);
+    })
+}
+
+fn siit_world() -> World {
+    siit_world_with(|_| {})
+}
+
+fn from_server(dst: &str) -> PacketBuilder<'static> {
+    packet(OUT, SERVER, dst)
+}
+
+/// RFC 7915 §4.1, §5.1, §6: there and back without any state, the hop limit one less.
+#[test]
+fn udp_tcp_and_echo_go_there_and_back_without_a_session() {
+    let mut world = siit_world();
+    let out = || packet6(IN, A, SERVER6).ttl(9);
+    let back = || from_server(A4).ttl(9);
+    for (frame, answer) in [
+        (out().udp(1_000, 53), back().udp(53, 1_000)),
+        (out().tcp(1_000, 80, flag::SYN), back().tcp(80, 1_000, flag::SYN | flag::ACK)),
+        (out().echo_request(7, 1), back().echo_reply(7, 1)),
+    ] {
+        let sent = world.pass(IN, &frame.build());
+        assert_eq!((sent.port, sent.to), (OUT, mac_of(ip(SERVER)).0));
+        assert_eq!((sent.addresses(), sent.ip().ttl()), ((A4.into(), SERVER.into()), 8));
+        assert!(sent.l4().ends_with(PAYLOAD));
+        let got = world.pass(OUT, &answer.build());
+        assert_eq!((got.port, got.to), (IN, mac6(A).0));
+        assert_eq!((got.addresses6(), got.ip6().hop_limit()), ((SERVER6.into(), A.into()), 8));
+        assert!(got.ip6().payload().ends_with(PAYLOAD));
+    }
+    assert_eq!(world.sessions(), 0);
+}
+
+/// RFC 7757 §4.2.2: two hosts of the same translator meet, each known to the other by its IPv4 address; the hop limit
+/// is decremented once.
+#[test]
+fn hairpinned_packets_come_from_the_prefix_both_ways() {
+    let mut world = siit_world();
+    let of = |v4: &str| format!("2001:db8:64::{:x}:{:x}", ip(v4) >> 16, ip(v4) & 0xffff);
+    for (src, dst4, dst, src4) in [(A, B4, B, A4), (B, A4, A, B4)] {
+        let sent = world.pass(IN, &packet6(IN, src, &of(dst4)).ttl(9).udp(1, 2).build());
+        assert_eq!((sent.port, sent.to), (IN, mac6(dst).0));
+        assert_eq!((sent.addresses6(), sent.ip6().hop_limit()), ((of(src4), dst.into()), 8));
+    }
+}
+
+/// RFC 7915 §4.2, §4.3: the quoted packet is the one that was sent.
+#[test]
+fn error_from_an_ipv4_router_reaches_the_ipv6_host() {
+    let mut world = siit_world();
+    let sent = world.pass(IN, &packet6(IN, A, SERVER6).ttl(3).udp(1_000, 53).build());
+    let error = packet(OUT, "9.9.9.9", A4).icmp(11, 0, [0; 4]).payload(sent.packet()).build();
+    let got = world.pass(OUT, &error);
+    let (kind, code, _, quoted) = got.error6();
+    assert_eq!((kind, code, got.to), (3, 0, mac6(A).0));
+    assert_eq!(got.addresses6(), ("2001:db8:64::909:909".into(), A.into()));
+    let quoted = Ipv6View::parse(quoted).unwrap();
+    assert_eq!((quoted.src_addr().to_string(), quoted.dst_addr().to_string()), (A.into(), SERVER6.into()));
+}
+
+/// RFC 6791 §3.2, §4: a router without an IPv4 address speaks from the pool and says who it is.
+#[test]
+fn error_from_an_ipv6_router_comes_from_the_pool() {
+    let mut world = siit_world();
+    let got = world.pass(OUT, &from_server(A4).ttl(9).udp(53, 1_000).build());
+    let router = "2001:db8:1::77";
+    let error = packet6(IN, router, SERVER6).icmp(1, 4, [0; 4]).payload(got.ip6().packet()).build();
+    let sent = world.pass(IN, &error);
+    assert_eq!((sent.addresses(), sent.icmp()), (("198.18.0.1".into(), SERVER.into()), (3, 3)));
+    let icmp = Icmpv4View::parse(sent.l4()).unwrap();
+    let quoted = icmp.embedded().unwrap();
+    assert_eq!((quoted.src_addr().to_string(), quoted.dst_addr().to_string()), (SERVER.into(), A4.into()));
+    let structure = icmp.extension().unwrap().unwrap();
+    assert!(structure.bytes().ends_with(&ip6(router).to_be_bytes()));
+}
+
+/// RFC 7915 §4.1: DF set is answered with what IPv4 takes; DF clear is cut to 1280 octets.
+#[test]
+fn what_grows_too_big_is_answered_or_cut() {
+    let mut world = siit_world();
+    let data = vec![7; 1_472];
+    let whole = from_server(A4).udp(53, 1_000).payload(&data);
+    let sent = world.send_dropped(OUT, &whole.clone().dont_fragment().build(), Reason::FragmentationNeeded);
+    let [answer] = &sent[..] else { panic!("{sent:?}") };
+    assert_eq!((answer.icmp(), answer.mtu(), answer.addresses().1), ((3, 4), 1_480, SERVER.into()));
+    let pieces = world.send(OUT, &whole.ttl(9).build());
+    assert_eq!(pieces.len(), 2);
+    let mut octets = 0;
+    for piece in &pieces {
+        let view = piece.ip6();
+        assert!(view.packet().len() <= 1_280 && view.hop_limit() == 8);
+        let found = view.extensions().unwrap();
+        assert_eq!(usize::from(found.fragment.unwrap().offset), octets);
+        octets += view.packet().len() - usize::from(found.offset);
+    }
+    assert_eq!(octets, 1_480);
+}
+
+/// RFC 7915 §5.1, §5.1.1: the IPv6 sender is told 20 octets more than the IPv4 link takes; up to 1280 octets the
+/// translator's packet is fragmented instead.
+#[test]
+fn narrow_ipv4_link_is_told_of_or_fragmented_for() {
+    let mut world = siit_world_with(|s| on(s, IF_OUT, |i| i.mtu = 1_000));
+    let of = |len: usize| packet6(IN, A, SERVER6).payload(&vec![7; len - 48]).udp(1, 2).build();
+    let sent = world.send_dropped(IN, &of(1_400), Reason::FragmentationNeeded);
+    let [answer] = &sent[..] else { panic!("{sent:?}") };
+    let (kind, code, mtu, _) = answer.error6();
+    assert_eq!((kind, code, mtu, answer.addresses6().1), (2, 0, 1_280, A.into()));
+    let pieces = world.send(IN, &of(1_280));
+    assert_eq!(pieces.len(), 2);
+    assert!(pieces.iter().all(|piece| piece.packet().len() <= 1_000));
+}
+
+/// RFC 7915 §4.6 and §5.6: a more specific route that does not lead to the translator wins.
+#[test]
+fn more_specific_route_is_forwarded_without_translation() {
+    let mut world = siit_world_with(|s| {
+        let to: Prefix6 = "2001:db8:64::c633:6407/128".parse().unwrap();
+        s.routes6.push(Route { vrf: VrfId(0), prefix: to, next_hop: NextHop::Blackhole });
+    });
+    world.dropped(IN, &packet6(IN, A, SERVER6).udp(1, 2).build(), Reason::RouteBlackhole);
+    world.pass(IN, &packet6(IN, A, "2001:db8:64::808:808").udp(1, 2).build());
+}
+
+/// What goes wrong behind the translator is told to the IPv6 host by way of the translator.
+#[test]
+fn ipv4_error_of_the_router_itself_is_translated_back() {
+    let mut world = siit_world_with(|s| s.routes.retain(|route| !route.prefix.is_default()));
+    let frame = packet6(IN, A, "2001:db8:64::808:808").udp(1, 2).build();
+    let sent = world.send_dropped(IN, &frame, Reason::NoRoute);
+    let [answer] = &sent[..] else { panic!("{sent:?}") };
+    let (kind, code, _, quoted) = answer.error6();
+    assert_eq!((kind, code, answer.addresses6().1), (1, 0, A.into()));
+    assert_eq!(Ipv6View::parse_quoted(quoted).unwrap().dst_addr().to_string(), "2001:db8:64::808:808");
+}
+
+#[test]
+fn each_refusal_has_its_reason_and_its_answer() {
+    let mut world = siit_world();
+    world.know6(IF_IN, "2001:db8:1::77");
+    let v6 = |src: &str| packet6(IN, src, SERVER6);
+    let cases = [
+        (IN, v6("2001:db8:1::77").udp(1, 2).build(), Reason::SiitSourceUnmapped, Some((1, 1))),
+        (IN, v6(A).icmp(135, 0, [0; 4]).build(), Reason::XlatIcmpUntranslatable, None),
+        (IN, v6(A).protocol(1).build(), Reason::XlatForeignProtocol, Some((1, 1))),
+        (
+            IN,
+            v6(A).routing(&[4, 1, 0, 0, 0, 0], 1u128).udp(1, 2).build(),
+            Reason::XlatSegmentsLeft,
+            Some((4, 0)),
+        ),
+        (
+            IN,
+            v6(A).fragment6(0, true, 1).destination_options(&[]).payload(&[0; 8]).udp(1, 2).build(),
+            Reason::XlatExtensionBehindFragment,
+            Some((1, 1)),
+        ),
+        (OUT, from_server(A4).protocol(60).build(), Reason::XlatForeignProtocol, Some((3, 13))),
+        (OUT, from_server(A4).icmp(13, 0, [0; 4]).build(), Reason::XlatIcmpUntranslatable, None),
+        (
+            OUT,
+            from_server(A4).fragment(0, true).protocol(17).payload(&[0, 1, 0, 2, 0, 99, 0, 0]).build(),
+            Reason::XlatUdpZeroChecksum,
+            Some((3, 13)),
+        ),
+    ];
+    for (port, frame, reason, answer) in cases {
+        let sent = world.send_dropped(port, &frame, reason);
+        let told = sent.first().map(|sent| match port {
+            IN => (sent.error6().0, sent.error6().1),
+            _ => sent.icmp(),
+        });
+        assert_eq!(told, answer, "{reason}");
+    }
+}
+
+/// RFC 6052 §3.1.
+#[test]
+fn well_known_prefix_with_a_private_address_is_dropped() {
+    let prefixes = vec![NatPrefix::new("64:ff9b::/96".parse().unwrap()).unwrap()];
+    let mut world = world6_with(|s| add(s, Siit { prefixes, ..translator() }));
+    world.dropped(IN, &packet6(IN, A, "64:ff9b::a00:5").udp(1, 2).build(), Reason::SiitNonGlobal);
+}
+
+#[test]
+fn packet_that_would_go_round_is_dropped() {
+    // IPv4 addresses of IPv6 hosts that no route leads to: the prefix leads them back to the translator.
+    let mut world = world6_with(|s| {
+        let instance = SiitInstance {
+            name: "siit".into(),
+            vrf: VrfId(0),
+            ipv4: vec![prefix("198.18.6.0/24")],
+            translator: translator(),
+        };
+        let (v4, v6) = instance.routes(0);
+        s.siit.push(instance);
+        s.routes.extend(v4);
+        s.routes6.extend(v6);
+    });
+    world.dropped(OUT, &from_server("198.18.6.200").udp(1, 2).build(), Reason::SiitLoop);
+}
+
+#[test]
+fn outsider_reaches_no_subscriber_through_the_translator() {
+    // A NAT guards 10.0.0.0/8; an IPv6 packet from its outside does not become one from inside.
+    let mut world = siit_world();
+    let link = PacketBuilder::new().ethernet(mac6(GATEWAY6), port_mac(OUT));
+    let frame = link.ipv6(ip6(A), ip6("2001:db8:64::a00:5")).udp(1, 2).build();
+    world.send_dropped(OUT, &frame, Reason::NotForwarding);
+}
