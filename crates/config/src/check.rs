@@ -3,6 +3,7 @@
 mod logging;
 mod nat;
 mod network;
+mod siit;
 
 use crate::model::Config;
 use crate::read::Notes;
@@ -13,5 +14,6 @@ pub(crate) fn config(notes: &Notes, config: &Config) {
     let complete = !notes.has_errors();
     network::check(notes, config, complete);
     nat::check(notes, config, complete);
+    siit::check(notes, config);
     logging::check(notes, config);
 }

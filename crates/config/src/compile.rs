@@ -2,6 +2,7 @@
 
 mod nat;
 mod network;
+mod siit;
 mod slots;
 
 use std::sync::Arc;
@@ -101,14 +102,14 @@ pub fn compile(
     let mut build = Build::new(config, ports, previous);
     let ports = build.ports();
     let interfaces = build.interfaces();
-    let routes = build.routes();
-    let routes6 = build.routes6();
+    let (mut routes, mut routes6) = (build.routes(), build.routes6());
     let instances = build.instances();
     if !build.errors.is_empty() {
         return Err(build.errors);
     }
     let vrfs = build.ids.vrfs.names().to_vec();
     let host = build.host(&interfaces, &instances);
+    let siit = build.translators(&mut routes, &mut routes6);
     let snapshot = Snapshot {
         generation: previous.map_or(1, |previous| previous.snapshot.generation + 1),
         ports,
@@ -118,7 +119,7 @@ pub fn compile(
         routes6,
         policers: config.policers,
         fragment_timeout_ms: config.fragment_timeout_ms,
-        siit: vec![],
+        siit,
         nat: Arc::new(NatPolicy { instances }),
     };
     Ok(Compiled { snapshot, host, devices: build.devices(), sizes: sizes(config), ids: build.ids })

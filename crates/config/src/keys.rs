@@ -5,6 +5,7 @@
 mod logging;
 mod nat;
 mod network;
+mod siit;
 mod system;
 
 use std::collections::HashMap;
@@ -118,6 +119,8 @@ pub enum Kind {
     Endpoint,
     /// An IPv4 or IPv6 address and port.
     HostEndpoint,
+    /// An explicit address mapping: `{ v4, v6 }`.
+    Mapping,
     /// A policer: `{ rate_pps, burst }`.
     Policer,
     /// A list of at most that many.
@@ -163,6 +166,7 @@ impl fmt::Display for Kind {
             Self::Ports => f.write_str("range of ports `first-last`"),
             Self::Endpoint => f.write_str("IPv4 address and port"),
             Self::HostEndpoint => f.write_str("IPv4 or IPv6 address and port"),
+            Self::Mapping => f.write_str("`{ v4 = …, v6 = … }`, an IPv4 and an IPv6 prefix"),
             Self::Policer => f.write_str("`{ rate_pps = …, burst = … }`, packets a second and at once"),
             Self::List(inner, most) => write!(f, "list of {inner} (at most {most})"),
             Self::PerProto(inner) => write!(f, "{inner}; or a table by `tcp`, `udp`, `icmp`"),
@@ -175,12 +179,17 @@ impl fmt::Display for Kind {
 
 /// All tables, in the order of the reference.
 pub fn sections() -> impl Iterator<Item = &'static SectionInfo> {
-    system::SECTIONS.iter().chain(network::SECTIONS).chain(nat::SECTIONS).chain(logging::SECTIONS)
+    system::SECTIONS
+        .iter()
+        .chain(network::SECTIONS)
+        .chain(nat::SECTIONS)
+        .chain(siit::SECTIONS)
+        .chain(logging::SECTIONS)
 }
 
 /// All keys, in the order of the reference.
 pub fn keys() -> impl Iterator<Item = &'static KeyInfo> {
-    system::KEYS.iter().chain(network::KEYS).chain(nat::KEYS).chain(logging::KEYS)
+    system::KEYS.iter().chain(network::KEYS).chain(nat::KEYS).chain(siit::KEYS).chain(logging::KEYS)
 }
 
 /// The key of that name in that table.

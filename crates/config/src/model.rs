@@ -9,6 +9,8 @@ use carrack_host::ArpTimers;
 use carrack_io::DeviceSpec;
 use carrack_nat::policy::{ExhaustedIcmp, Filtering, Limits, Mapping, Pooling, Timeouts};
 use carrack_pipeline::snapshot::{Policers, Side, Vlan};
+use carrack_xlat::ZeroUdp;
+use carrack_xlat::eam::Entry;
 
 use crate::keys::KeyInfo;
 use crate::source::{At, Source};
@@ -42,6 +44,8 @@ pub struct Config {
     pub routes: Vec<RouteConfig>,
     /// `[[nat]]`, in file order.
     pub nat: Vec<NatConfig>,
+    /// `[[siit]]`, in file order.
+    pub siit: Vec<SiitConfig>,
     /// `[logging]`.
     pub logging: Logging,
     pub(crate) source: Source,
@@ -513,4 +517,33 @@ impl Config {
     pub fn interface(&self, name: &str) -> Option<&InterfaceConfig> {
         self.interfaces.iter().find(|interface| interface.name.value == name)
     }
+}
+
+/// A stateless translator.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SiitConfig {
+    /// Name.
+    pub name: At<String>,
+    /// Routing instance of both sides.
+    pub vrf: At<String>,
+    /// Prefixes that stand for IPv4; to IPv6 the first is used.
+    pub prefixes: Vec<At<Prefix6>>,
+    /// IPv4 addresses that IPv6 hosts have by the first prefix.
+    pub ipv4: Vec<At<Prefix4>>,
+    /// Explicit address mappings.
+    pub eam: Vec<At<Entry>>,
+    /// Sources of ICMP errors from routers without an IPv4 address.
+    pub icmp_sources: Vec<At<Range4>>,
+    /// Whether those errors tell their IPv6 source.
+    pub reveals_source: bool,
+    /// Whether hosts with explicit mappings reach each other.
+    pub hairpinning: bool,
+    /// Type of service of IPv4 packets; `None` copies the traffic class.
+    pub tos: Option<u8>,
+    /// Whether the traffic class is zero.
+    pub zero_traffic_class: bool,
+    /// To what IPv4 packets are cut that may be, bytes.
+    pub lowest_ipv6_mtu: u16,
+    /// UDP without a checksum.
+    pub zero_udp: ZeroUdp,
 }

@@ -4,6 +4,7 @@
 mod logging;
 mod nat;
 mod network;
+mod siit;
 mod system;
 
 use crate::model::{Config, Facts};
@@ -33,6 +34,7 @@ pub(crate) fn config(notes: &Notes, root: &Section<'_>, source: Source) -> Confi
         interfaces: network::interfaces(notes, root.sections("interface")),
         routes: network::routes(notes, root.sections("route")),
         nat: nat::instances(notes, root.sections("nat")),
+        siit: siit::translators(notes, root.sections("siit")),
         logging: logging::logging(notes, &root.section("logging")),
         facts: Facts::default(),
         source,

@@ -4,8 +4,9 @@ mod text;
 
 use std::fmt::Write as _;
 
-use carrack_base::Proto;
+use carrack_base::{Prefix4, Prefix6, Proto};
 use carrack_pipeline::snapshot::Policer;
+use carrack_xlat::eam::Entry;
 use toml::de::{DeInteger, DeValue};
 
 use super::Value;
@@ -159,6 +160,37 @@ impl FromToml for Policer {
 
     fn canonical(&self) -> String {
         format!("{{ rate_pps = {}, burst = {} }}", self.rate_pps, self.burst)
+    }
+}
+
+impl FromToml for Entry {
+    fn from_toml(value: &Value<'_>, _: &Kind, faults: &mut Faults) -> Option<Self> {
+        let example = "{ v4 = \"192.0.2.0/28\", v6 = \"2001:db8:46::/124\" }";
+        let DeValue::Table(table) = value.get_ref() else {
+            return wrong_type(faults, value, &format!("a table like {example}"));
+        };
+        let before = faults.len();
+        let (mut v4, mut v6) = (None, None);
+        for (key, value) in table.iter() {
+            let name: &str = key.get_ref();
+            match name {
+                "v4" => v4 = Prefix4::from_toml(value, &Kind::Prefix, faults),
+                "v6" => v6 = Prefix6::from_toml(value, &Kind::Prefix6, faults),
+                _ => {
+                    let hint = suggest::hint(name, ["v4", "v6"]);
+                    faults.push((key.span().into(), format!("unknown key `{}`; {hint}", short(name))));
+                }
+            }
+        }
+        match (v4, v6) {
+            (Some(v4), Some(v6)) if faults.len() == before => Some(Self { v4, v6 }),
+            _ if faults.len() > before => None,
+            _ => fault(faults, value, format!("needs both keys, like {example}")),
+        }
+    }
+
+    fn canonical(&self) -> String {
+        format!("{{ v4 = {}, v6 = {} }}", self.v4, self.v6)
     }
 }
 

@@ -8,6 +8,7 @@ use carrack_base::{Prefix, Prefix4, Prefix6, Proto, Range4};
 use carrack_io::DeviceSpec;
 use carrack_nat::policy::{ExhaustedIcmp, Filtering, Mapping, Pooling};
 use carrack_pipeline::snapshot::Side;
+use carrack_xlat::ZeroUdp;
 use toml::de::DeValue;
 
 use super::{Faults, FromToml, fault, short, wrong_type};
@@ -219,6 +220,7 @@ from_word! {
         "host-unreachable" => ExhaustedIcmp::HostUnreachable,
         "admin-prohibited" => ExhaustedIcmp::AdminProhibited,
     }
+    ZeroUdp { "compute" => ZeroUdp::Compute, "drop" => ZeroUdp::Drop }
     Proto { "tcp" => Proto::Tcp, "udp" => Proto::Udp, "icmp" => Proto::Icmp }
     ExportProtocol {
         "ipfix" => ExportProtocol::Ipfix,

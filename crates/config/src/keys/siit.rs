@@ -1,0 +1,113 @@
+//! Keys of stateless translators.
+
+use super::Effect::{InPlace, ReDerived};
+use super::Fallback::{Absent, Required, Value};
+use super::Kind::{Flag, Int, List, Mapping, Name, Prefix, Prefix6, Range, Word};
+use super::{Effect, KeyInfo, SectionInfo, list, row};
+
+const ROUTES: Effect = ReDerived("the routing table");
+
+pub(super) const SECTIONS: &[SectionInfo] = &[list(
+    "siit",
+    ROUTES,
+    "A stateless translator between IPv6 and IPv4 (SIIT, RFC 7915), for IPv6 hosts that have IPv4 addresses of their own \
+     and for NAT46 of servers. IPv6 packets to a prefix and IPv4 packets to a mapped address or block go through it, \
+     unless a more specific route leads elsewhere. It keeps no sessions.",
+)];
+
+const SIIT: &str = "siit";
+
+pub(super) const KEYS: &[KeyInfo] = &[
+    row((SIIT, "name"), Name, Required, ROUTES, "\"siit-dc\"", "Name of the translator."),
+    row(
+        (SIIT, "vrf"),
+        Name,
+        Value("\"default\""),
+        ROUTES,
+        "\"datacentre\"",
+        "The routing instance of both its sides.",
+    ),
+    row(
+        (SIIT, "prefixes"),
+        List(&Prefix6, carrack_xlat::siit::PREFIXES_MAX),
+        Value("[]"),
+        ROUTES,
+        "[\"64:ff9b:1::/96\"]",
+        "Prefixes of 32, 40, 48, 56, 64 or 96 bits that stand for IPv4 (RFC 6052 §2.2); to IPv6 the first is used.",
+    ),
+    row(
+        (SIIT, "ipv4"),
+        List(&Prefix, 4_096),
+        Value("[]"),
+        ROUTES,
+        "[\"198.51.100.0/24\"]",
+        "IPv4 addresses that IPv6 hosts have by the first prefix (IPv4-translatable addresses, RFC 6052 §2.2). A route to \
+         the hosts must be more specific than the prefix.",
+    ),
+    row(
+        (SIIT, "eam"),
+        List(&Mapping, carrack_xlat::eam::ENTRIES_MAX),
+        Value("[]"),
+        ROUTES,
+        "[{ v4 = \"192.0.2.0/28\", v6 = \"2001:db8:46::/124\" }]",
+        "Explicit address mappings (RFC 7757): the bits behind the prefixes are the same on both sides. They go before the \
+         prefixes; the longest decides.",
+    ),
+    row(
+        (SIIT, "icmp_sources"),
+        List(&Range, 64),
+        Value("[]"),
+        InPlace,
+        "[\"192.0.2.250-192.0.2.253\"]",
+        "IPv4 sources of ICMP errors from IPv6 routers that have no IPv4 address (RFC 6791); without any, such errors are \
+         dropped.",
+    ),
+    row(
+        (SIIT, "reveal_icmp_source"),
+        Flag,
+        Value("false"),
+        InPlace,
+        "true",
+        "Errors from `icmp_sources` tell the router's IPv6 address in an extension (RFC 6791 §4, RFC 5837).",
+    ),
+    row(
+        (SIIT, "hairpinning"),
+        Flag,
+        Value("true"),
+        InPlace,
+        "false",
+        "Hosts with explicit mappings reach each other by their IPv4 addresses behind the prefix (RFC 7757 §4.2.1).",
+    ),
+    row(
+        (SIIT, "tos"),
+        Int(0, 255, ""),
+        Absent("copied from the traffic class"),
+        InPlace,
+        "0",
+        "Type of service of all IPv4 packets made (RFC 7915 §5.1).",
+    ),
+    row(
+        (SIIT, "zero_traffic_class"),
+        Flag,
+        Value("false"),
+        InPlace,
+        "true",
+        "The traffic class is zero instead of the type of service (RFC 7915 §4.1).",
+    ),
+    row(
+        (SIIT, "lowest_ipv6_mtu"),
+        Int(1_280, 9_600, "bytes"),
+        Value("1_280"),
+        InPlace,
+        "1_500",
+        "What every link of the IPv6 network takes: IPv4 packets that may be fragmented are cut to it (RFC 7915 §4.1).",
+    ),
+    row(
+        (SIIT, "zero_checksum_udp"),
+        Word(&["compute", "drop"]),
+        Value("\"compute\""),
+        InPlace,
+        "\"drop\"",
+        "UDP over IPv4 without a checksum gets one, or is dropped (RFC 7915 §4.5). Fragments of it are always dropped.",
+    ),
+];

@@ -1,0 +1,137 @@
+//! `[[siit]]`: what it compiles to, and what it refuses.
+#![forbid(unsafe_code)]
+
+use carrack_config::{Config, PortFacts, compile};
+use carrack_pipeline::snapshot::NextHop;
+use carrack_xlat::ZeroUdp;
+
+const BASE: &str = r#"
+[[vrf]]
+name = "dc"
+
+[[interface]]
+name = "lan"
+device = "mem:lan"
+vrf = "dc"
+address = ["10.0.0.1/24"]
+
+[[route]]
+prefix = "0.0.0.0/0"
+via = "10.0.0.254"
+vrf = "dc"
+
+[[siit]]
+name = "one"
+vrf = "dc"
+prefixes = ["64:ff9b:1::/96", "2001:db8:100::/40"]
+ipv4 = ["198.51.100.0/24"]
+eam = [
+  { v4 = "192.0.2.0/28", v6 = "2001:db8:46::/124" },
+  { v4 = "203.0.113.5", v6 = "2001:db8:46::5:0" },
+]
+icmp_sources = ["192.0.2.250-192.0.2.253"]
+reveal_icmp_source = true
+tos = 32
+lowest_ipv6_mtu = 1500
+zero_checksum_udp = "drop"
+"#;
+
+fn compiled(text: &str) -> carrack_config::Compiled {
+    let (config, warnings) =
+        Config::from_str("t.toml", text).unwrap_or_else(|errors| panic!("{}", errors[0]));
+    assert!(warnings.is_empty(), "{}", warnings[0]);
+    let mac = carrack_wire::MacAddr([2, 0, 0, 0, 0, 1]);
+    let ports = [PortFacts { name: "lan".into(), mac, mtu: 1_500 }];
+    compile(&config, &ports, None).unwrap_or_else(|errors| panic!("{}", errors[0]))
+}
+
+/// The message about the marked line.
+#[track_caller]
+fn told(old: &str, new: &str, words: &str, is_error: bool) {
+    assert!(BASE.contains(old), "{old}");
+    let text = BASE.replacen(old, new, 1);
+    let line = text.lines().position(|line| line.contains("#!")).expect("a marked line") + 1;
+    let told = match Config::from_str("t.toml", &text) {
+        Ok((_, warnings)) if !is_error => warnings,
+        Err(errors) if is_error => errors,
+        Ok(_) => panic!("taken, though wrong: {new}"),
+        Err(errors) => panic!("{}", errors[0]),
+    };
+    assert!(told[0].message.contains(words), "{} lacks {words:?}", told[0]);
+    assert_eq!(told[0].line, line, "{}", told[0]);
+}
+
+#[track_caller]
+fn refused(old: &str, new: &str, words: &str) {
+    told(old, new, words, true);
+}
+
+#[test]
+fn translator_and_its_routes_are_compiled() {
+    let snapshot = compiled(BASE).snapshot;
+    let [instance] = &snapshot.siit[..] else { panic!("{:?}", snapshot.siit) };
+    let siit = &instance.translator;
+    assert_eq!((instance.name.as_str(), siit.prefixes.len(), siit.eam.entries().len()), ("one", 2, 2));
+    assert_eq!(siit.v6_of(0xc000_0205), Ok(0x2001_0db8_0046 << 80 | 5));
+    assert_eq!(siit.v6_of(0xc633_6401), Ok(0x0064_ff9b_0001 << 80 | 0xc633_6401));
+    assert!(siit.reveals_source && !siit.no_hairpinning);
+    let rules = siit.rules;
+    assert_eq!((rules.tos, rules.lowest_ipv6_mtu, rules.zero_udp), (Some(32), 1_500, ZeroUdp::Drop));
+    let leads = |next_hop: &NextHop| *next_hop == NextHop::Translate(0);
+    let v4 = snapshot.routes.iter().filter(|route| leads(&route.next_hop) && route.vrf == instance.vrf);
+    let v4: Vec<String> = v4.map(|route| route.prefix.to_string()).collect();
+    assert_eq!(v4, ["192.0.2.0/28", "203.0.113.5/32", "198.51.100.0/24"]);
+    let v6: Vec<String> = snapshot.routes6.iter().map(|route| route.prefix.to_string()).collect();
+    assert_eq!(v6, ["64:ff9b:1::/96", "2001:db8:100::/40"]);
+}
+
+#[test]
+fn defaults_are_those_of_the_rfc() {
+    let text = "[[siit]]\nname = \"a\"\nprefixes = [\"2001:db8::/96\"]\n";
+    let (config, _) = Config::from_str("t.toml", text).unwrap();
+    let snapshot = compile(&config, &[], None).unwrap().snapshot;
+    let siit = &snapshot.siit[0].translator;
+    assert_eq!(siit.rules, carrack_xlat::Rules::default());
+    assert!(!siit.reveals_source && !siit.no_hairpinning && siit.icmp_sources.is_empty());
+}
+
+#[test]
+fn each_mistake_is_pointed_at() {
+    let prefixes = "prefixes = [\"64:ff9b:1::/96\", \"2001:db8:100::/40\"]";
+    refused(prefixes, "prefixes = [\"2001:db8::/33\"] #!", "not 33");
+    refused(prefixes, "prefixes = [\"64:ff9b::/64\"] #!", "only be used with 96 bits");
+    refused(prefixes, "prefixes = [\"2001:db8:1::/48\", \"2001:db8:1:2::/64\"] #!", "overlaps");
+    refused("ipv4 = [\"198.51.100.0/24\"]", "ipv4 = [\"10.0.0.0/24\"] #!", "leads to `lan` already");
+    refused("ipv4 = [\"198.51.100.0/24\"]", "ipv4 = [\"0.0.0.0/0\"] #!", "leads to a [[route]] already");
+    refused("vrf = \"dc\"\nprefixes", "vrf = \"cd\" #!\nprefixes", "no routing instance `cd`");
+    let second = "{ v4 = \"203.0.113.5\", v6 = \"2001:db8:46::5:0\" },";
+    refused(second, "{ v4 = \"192.0.2.0/28\", v6 = \"2001:db8:47::/124\" }, #!", "mapped twice");
+    refused(second, "{ v4 = \"203.0.113.0/24\", v6 = \"2001:db8:46::500/121\" }, #!", "by 1 ");
+    refused(second, "{ v4 = \"203.0.113.5\", v6 = \"64:ff9b:1::5\" }, #!", "within the prefix");
+    refused(second, "{ v4 = \"203.0.113.5\" }, #!", "needs both keys");
+    refused(second, "{ v4 = \"203.0.113.5\", v5 = \"::1\" }, #!", "did you mean");
+    refused(second, "\"203.0.113.5\", #!", "a table like");
+    refused("name = \"one\"", "name = \"none\" #!\n[[siit]]\nname = \"one\"", "translates nothing");
+    let one =
+        "[[siit]]\nname = \"one\"\nvrf = \"dc\"\nprefixes = [\"64:ff9b:1::/96\", \"2001:db8:100::/40\"]";
+    let both = "[[siit]]\nname = \"two\"\nvrf = \"dc\"\nprefixes = [\"64:ff9b:1::/96\"]\n";
+    refused(one, &format!("{both}{one} #!"), "leads to `two` already");
+}
+
+#[test]
+fn what_may_be_meant_is_warned_about() {
+    let second = "{ v4 = \"203.0.113.5\", v6 = \"2001:db8:46::5:0\" },";
+    let inner = "{ v4 = \"192.0.2.5\", v6 = \"2001:db8:46::5:0\" }, #!";
+    told(second, inner, "may not mirror each other", false);
+    let sources = "icmp_sources = [\"192.0.2.250-192.0.2.253\"]";
+    told(sources, "icmp_sources = [\"10.9.9.9\"] #!", "RFC 6791 §3.1", false);
+    told("\"64:ff9b:1::/96\", \"2001:db8:100::/40\"]", "\"64:ff9b::/96\"] #!", "RFC 6052 §3.1", false);
+}
+
+#[test]
+fn prefix_of_nat64_is_not_that_of_a_stateless_translator() {
+    let text = "[[nat]]\nname = \"cgn\"\n[nat.nat64]\nprefixes = [\"64:ff9b::/96\"]\n[[nat.pool]]\nname = \"p\"\n\
+                addresses = [\"192.0.2.1\"]\n[[siit]]\nname = \"s\"\nprefixes = [\"64:ff9b::/96\"]\n";
+    let errors = Config::from_str("t.toml", text).unwrap_err();
+    assert!(errors.iter().any(|error| error.message.contains("NAT64 of `cgn`")), "{}", errors[0]);
+}
