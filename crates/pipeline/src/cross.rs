@@ -189,10 +189,7 @@ pub(crate) fn reason_of(refused: Refused, meta: &mut Meta) -> Reason {
         Refused::BadOptions => Reason::XlatOptionsInvalid,
         Refused::ForeignProtocolV4 | Refused::ForeignProtocolV6 => Reason::XlatForeignProtocol,
         Refused::FragmentedIcmpV4 | Refused::FragmentedIcmpV6 => Reason::XlatIcmpFragment,
-        Refused::IcmpWithoutCounterpart
-        | Refused::OtherFunction
-        | Refused::ForeignProtocolV4
-        | Refused::ForeignProtocolV6 => Reason::XlatIcmpUntranslatable,
+        Refused::IcmpWithoutCounterpart | Refused::OtherFunction => Reason::XlatIcmpUntranslatable,
         Refused::ZeroUdp | Refused::ZeroUdpFragment => Reason::XlatUdpZeroChecksum,
         Refused::TooBigForV4 { mtu } => {
             meta.mtu = u16::try_from(mtu).unwrap_or(u16::MAX);

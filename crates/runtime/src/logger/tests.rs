@@ -50,6 +50,7 @@ fn rig(workers: usize) -> (Logger, Vec<Producer<NatNews>>, Arc<Mutex<Told>>) {
         nat: Arc::new(NatPolicy::default()),
         policers: Policers::default(),
         fragment_timeout_ms: 2_000,
+        siit: vec![],
     };
     let shared = Arc::new(Shared::new(Clock::start(), Arc::new(snapshot), workers, 0, 0));
     let told = Arc::new(Mutex::new(Told::default()));
