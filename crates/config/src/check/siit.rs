@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use carrack_base::{Prefix4, Prefix6};
+use carrack_base::{Prefix, Prefix4, Prefix6};
 use carrack_xlat::NatPrefix;
 use carrack_xlat::eam::{BadTable, EamTable, Entry};
 
@@ -118,7 +118,9 @@ fn routes_apart(notes: &Notes, config: &Config) {
         }
     }
     for route in &config.routes {
-        taken.insert((route.vrf.value.as_str(), route.prefix.value), "a [[route]]".to_owned());
+        if let Prefix::V4(prefix) = route.prefix.value {
+            taken.insert((route.vrf.value.as_str(), prefix), "a [[route]]".to_owned());
+        }
     }
     for siit in &config.siit {
         let mapped = siit.eam.iter().map(|entry| (entry.v4, entry.span));
