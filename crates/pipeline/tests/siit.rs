@@ -222,6 +222,22 @@ fn each_refusal_has_its_reason_and_its_answer() {
     }
 }
 
+/// A route may lead to the translator what it has no address for; and nobody sends from an embedded address that no
+/// host has.
+#[test]
+fn addresses_that_stand_for_nothing_are_dropped_by_name() {
+    let mut world = siit_world_with(|s| {
+        let to: Prefix6 = "2001:db8:77::/48".parse().unwrap();
+        s.routes6.push(Route { vrf: VrfId(0), prefix: to, next_hop: NextHop::Translate(0) });
+    });
+    let unmapped = packet6(IN, A, "2001:db8:77::1").udp(1, 2).build();
+    world.send_dropped(IN, &unmapped, Reason::SiitDestinationUnmapped);
+    let nobody = packet6(IN, A, SERVER6).udp(1, 2).ipv6(ip6("2001:db8:64::7f00:1"), ip6(SERVER6)).build();
+    world.dropped(IN, &nobody, Reason::SiitSourceInvalid);
+    let loopback = packet6(IN, A, "2001:db8:64::7f00:1").udp(1, 2).build();
+    world.send_dropped(IN, &loopback, Reason::SiitDestinationUnmapped);
+}
+
 /// RFC 6052 §3.1.
 #[test]
 fn well_known_prefix_with_a_private_address_is_dropped() {

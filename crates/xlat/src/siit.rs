@@ -142,6 +142,10 @@ impl Siit {
             return Err(Denied::IllegalSource);
         }
         let dst = self.v4_of(view.dst()).map_err(denied_destination)?;
+        // Nor may it be one that no packet in transit has (RFC 1812 §5.3.7).
+        if is_illegal_source_v4(dst) {
+            return Err(Denied::UnmappedDestination);
+        }
         let mut way =
             V4Way { src: 0, dst, ports: Ports::KEEP, identification: dice.identification, mtu: mtu(dst) };
         let src = self.v4_of(view.src());
@@ -155,6 +159,10 @@ impl Siit {
             return Ok((error_to_v4(buffer, l3, found, &way, &self.rules)?, dst));
         }
         way.src = src.map_err(denied_source)?;
+        // An embedded source may be what no IPv4 host has.
+        if is_illegal_source_v4(way.src) {
+            return Err(Denied::IllegalSource);
+        }
         let packet = buffer.get_mut(l3..).ok_or(Refused::NoRoom)?;
         let moved = to_v4(packet, found, &way, &self.rules)?;
         Ok((Moved { start: moved.start + l3, end: moved.end + l3, ..moved }, dst))

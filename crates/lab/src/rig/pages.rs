@@ -50,7 +50,18 @@ impl Pages {
         fs::write(&pages.record, serde_json::to_vec(&Record { owner, added: wanted })?)?;
         // All of them anew: free ones may be meant for somebody who starts in a moment.
         write(kernel, before + wanted).context("cannot reserve huge pages: run as root")?;
-        pages.added = read(kernel, TOTAL).unwrap_or(before).saturating_sub(before).min(wanted);
+        let added = || read(kernel, TOTAL).unwrap_or(before).saturating_sub(before).min(wanted);
+        // What the kernel keeps of files lies about in pieces: it moves together when asked, and goes if it must.
+        for steps in [&["compact_memory"][..], &["drop_caches", "compact_memory"]] {
+            if added() + free >= wanted {
+                break;
+            }
+            for step in steps {
+                let _ = fs::write(Path::new("/proc/sys/vm").join(step), "1");
+            }
+            let _ = write(kernel, before + wanted);
+        }
+        pages.added = added();
         if pages.added + free < wanted {
             bail!(
                 "{mib} MiB of huge pages are needed and {} MiB are there: memory is short or in pieces. Stop what is not \
