@@ -1,6 +1,7 @@
 //! `carrack run`: configuration, threads, management, signals.
 
 mod backend;
+mod packet_line;
 mod rows;
 mod summary;
 

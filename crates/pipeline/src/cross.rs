@@ -4,6 +4,7 @@
 use carrack_base::{Family, Proto, Reason, VrfId};
 use carrack_frame::Frame;
 use carrack_nat::{Direction, Kind, Way};
+use carrack_wire::ethernet::ethertype;
 use carrack_wire::ipv4::{self, Ipv4View};
 use carrack_wire::ipv6::{self, Ipv6View};
 use carrack_xlat::{
@@ -15,6 +16,8 @@ use crate::burst::Meta;
 use crate::plan::{Hop, Line};
 use crate::worker::Worker;
 
+/// Ethernet without tags.
+const ETHERNET: usize = 14;
 /// Sizes of packets are for the stage that knows the next hop; the translator is told of none.
 const MTU_UNKNOWN: u16 = u16::MAX;
 
@@ -45,7 +48,7 @@ impl Worker {
         way: &Way,
         vrf: VrfId,
     ) -> Result<(), Reason> {
-        let l3 = usize::from(meta.flow.l3);
+        let (l3, link) = (usize::from(meta.flow.l3), Link::of(frame, meta));
         let packet = frame.bytes().get(l3..).and_then(|bytes| Ipv6View::parse(bytes).ok());
         let packet = packet.ok_or(Reason::Ipv6Truncated)?;
         let found = packet.extensions().map_err(|_| Reason::Ipv6ExtensionInvalid)?;
@@ -77,13 +80,9 @@ impl Worker {
             moved.map(|moved| Moved { start: moved.start + l3, end: moved.end + l3, ..moved })
         };
         let moved = moved.map_err(|refused| reason_of(refused, meta))?;
-        frame.truncate(moved.end);
-        let flow = &mut meta.flow;
-        (flow.family, meta.family, flow.via) = (Family::V4, Family::V4, 0);
-        (flow.src, flow.dst, meta.destination) = (here.0.ip, here.1.ip, here.1.ip);
-        set_offsets(meta, moved.start, ipv4::HEADER_LEN);
-        meta.fragment_at = 0;
-        Ok(())
+        meta.flow.via = 0;
+        (meta.flow.src, meta.flow.dst, meta.destination) = (here.0.ip, here.1.ip, here.1.ip);
+        became(frame, meta, Family::V4, moved, &link)
     }
 
     fn cross_to_v6(
@@ -93,7 +92,7 @@ impl Worker {
         way: &Way,
         vrf: VrfId,
     ) -> Result<(), Reason> {
-        let l3 = usize::from(meta.flow.l3);
+        let (l3, link) = (usize::from(meta.flow.l3), Link::of(frame, meta));
         let packet = frame.bytes().get(l3..).and_then(|bytes| Ipv4View::parse(bytes).ok());
         let packet = packet.ok_or(Reason::Ipv4Truncated)?;
         let (len, source) = (packet.packet().len(), packet.src());
@@ -122,18 +121,8 @@ impl Worker {
                 return Err(reason_of(refused, meta));
             }
         };
-        frame.truncate(moved.end);
-        let flow = &mut meta.flow;
-        (flow.family, meta.family) = (Family::V6, Family::V6);
-        (flow.src6, flow.dst6) = here;
-        let head =
-            frame.bytes().get(moved.start..).and_then(|bytes| bytes.first_chunk::<{ ipv6::HEADER_LEN }>());
-        let is_piece = head.is_some_and(|head| head[6] == ipv6::next_header::FRAGMENT);
-        let fragment_len = if is_piece { ipv6::FRAGMENT_HEADER_LEN } else { 0 };
-        set_offsets(meta, moved.start, ipv6::HEADER_LEN + fragment_len);
-        meta.fragment_at = if is_piece { (moved.start + ipv6::HEADER_LEN) as u16 } else { 0 };
-        meta.cut_to = moved.cut_to.unwrap_or(0);
-        Ok(())
+        (meta.flow.src6, meta.flow.dst6) = here;
+        became(frame, meta, Family::V6, moved, &link)
     }
 
     /// RFC 7915 §5.1: the address of an error from IPv6, whose sender has no IPv4 address: of a host behind a prefix the
@@ -158,16 +147,56 @@ impl Worker {
     }
 }
 
-/// Where the headers of a packet now are.
-pub(crate) fn set_offsets(meta: &mut Meta, start: usize, headers: usize) {
-    meta.flow.l3 = start as u16;
-    meta.flow.l4 = if meta.flow.kind == Kind::LaterFragment { 0 } else { (start + headers) as u16 };
-    if meta.flow.proto == Proto::Icmp {
-        meta.flow.ip_proto = match meta.family {
-            Family::V4 => ipv4::protocol::ICMP,
-            Family::V6 => ipv6::next_header::ICMPV6,
-        };
+/// Both addresses of a link header; `None` for the router's own packets, which have none yet.
+pub(crate) struct Link(Option<[u8; 12]>);
+
+impl Link {
+    /// Before a translation, which may write over it.
+    pub(crate) fn of(frame: &Frame, meta: &Meta) -> Self {
+        let has_link = usize::from(meta.flow.l3) >= ETHERNET;
+        Self(frame.bytes().first_chunk().copied().filter(|_| has_link))
     }
+}
+
+/// The packet in `frame` is now one of `family` and where the translator has put it. It gets an untagged link header
+/// again, for whoever looks at it from here on, and `meta` says where its headers are.
+pub(crate) fn became(
+    frame: &mut Frame,
+    meta: &mut Meta,
+    family: Family,
+    moved: Moved,
+    link: &Link,
+) -> Result<(), Reason> {
+    let l3 = if link.0.is_some() { ETHERNET } else { 0 };
+    frame.truncate(moved.end);
+    match moved.start.checked_sub(l3) {
+        Some(more) => {
+            frame.trim_front(more);
+        }
+        None => {
+            frame.prepend(l3 - moved.start).ok_or(Reason::FrameHeadroom)?;
+        }
+    }
+    let (header_len, ethertype, icmp) = match family {
+        Family::V4 => (ipv4::HEADER_LEN, ethertype::IPV4, ipv4::protocol::ICMP),
+        Family::V6 => (ipv6::HEADER_LEN, ethertype::IPV6, ipv6::next_header::ICMPV6),
+    };
+    if let (Some(addresses), Some(head)) = (&link.0, frame.bytes_mut().first_chunk_mut::<ETHERNET>()) {
+        head[..12].copy_from_slice(addresses);
+        head[12..].copy_from_slice(&ethertype.to_be_bytes());
+    }
+    let next = frame.bytes().get(l3 + 6);
+    let is_piece = family == Family::V6 && next == Some(&ipv6::next_header::FRAGMENT);
+    let l4 = l3 + header_len + if is_piece { ipv6::FRAGMENT_HEADER_LEN } else { 0 };
+    (meta.family, meta.flow.family) = (family, family);
+    meta.flow.l3 = l3 as u16;
+    meta.flow.l4 = if meta.flow.kind == Kind::LaterFragment { 0 } else { l4 as u16 };
+    meta.fragment_at = if is_piece { (l3 + header_len) as u16 } else { 0 };
+    meta.cut_to = moved.cut_to.unwrap_or(0);
+    if meta.flow.proto == Proto::Icmp {
+        meta.flow.ip_proto = icmp;
+    }
+    Ok(())
 }
 
 /// The drop reason for what the translator refuses, and what its answer needs.

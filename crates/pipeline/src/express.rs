@@ -12,7 +12,6 @@ use carrack_nat::{Crossings, Direction, Flow, Kind, Likely, NO_LINE, common_stat
 
 use crate::burst::Burst;
 use crate::exits::{Exit, Exits};
-use crate::express6::link_of_six;
 use crate::forward::FRAME_BYTES_MIN;
 use crate::nat_stage::leaves;
 use crate::neighbours::Neighbours;
@@ -200,10 +199,7 @@ impl Worker {
 
     #[inline(always)]
     fn driver<'a>(&'a mut self, exits: &'a mut Exits, entry: &Entry) -> Driver<'a> {
-        let serves_six = self.nat.directory().has_nat64();
         Driver {
-            serves_six,
-            link6: if serves_six { link_of_six(&self.plan, &entry.common) } else { None },
             identification: &mut self.identification,
             tables: self.nat.crossings(),
             plan: &self.plan,
@@ -268,10 +264,6 @@ pub(crate) struct Driver<'a> {
     pub(crate) neighbours: &'a Neighbours,
     pub(crate) exits: &'a mut Exits,
     pub(crate) common: Common,
-    /// What frames to a NAT64 prefix begin with; `None` when there is no such prefix.
-    pub(crate) link6: Option<[u64; 3]>,
-    /// Some instance translates from IPv6.
-    pub(crate) serves_six: bool,
     /// Of the last packet that became IPv4.
     pub(crate) identification: &'a mut u16,
     /// This worker, when there are others.
@@ -287,7 +279,7 @@ impl Driver<'_> {
         for (frame, pass) in frames.iter().zip(passes) {
             (pass.total, pass.line, pass.refused, pass.six) = (0, NO_LINE, None, false);
             let Some(seen) = recognise::<TAG>(&self.common, frame.bytes()) else {
-                if OUT && self.link6.is_some() {
+                if OUT && self.common.link6.is_some() {
                     self.recognise_from_six::<TAG>(frame.bytes(), pass);
                 }
                 continue;
@@ -366,7 +358,7 @@ impl Driver<'_> {
     ) -> Option<u16> {
         if OUT {
             if pass.six { self.pass_from_six::<TAG>(pass, frame) } else { None }
-        } else if self.serves_six {
+        } else if self.common.crosses {
             self.pass_to_six::<TAG>(pass, frame)
         } else {
             None

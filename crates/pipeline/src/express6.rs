@@ -1,39 +1,22 @@
 //! The express lane for packets between IPv6 and IPv4: the same three turns, with headers exchanged in the third.
 
-use carrack_base::{Family, Proto};
+use carrack_base::Proto;
 use carrack_frame::Frame;
 use carrack_nat::{Direction, NO_LINE, SIX_BYTES, SIX_GROWTH, common_state, needs_no_cut};
 use carrack_wire::ethernet::ethertype;
 
 use crate::exits::Exit;
 use crate::express::{Driver, Pass};
-use crate::parse::{link_masks, recognise_six};
-use crate::plan::{Common, Plan};
+use crate::parse::recognise_six;
 
 /// Ethernet without tags.
 const UNTAGGED: usize = 14;
-
-/// What the first 24 bytes of a common IPv6 frame look like under `link_masks`; `None` where the interface takes no IPv6.
-pub(crate) fn link_of_six(plan: &Plan, common: &Common) -> Option<[u64; 3]> {
-    plan.line(common.interface).filter(|line| line.has_ipv6())?;
-    let tag = usize::from(common.tag_bytes);
-    let mut bytes = [0; 24];
-    for (to, word) in bytes.chunks_exact_mut(8).zip(common.link) {
-        to.copy_from_slice(&word.to_le_bytes());
-    }
-    let [high, low] = ethertype::IPV6.to_be_bytes();
-    // Invariant: at most eight bytes of tags.
-    bytes[tag + 12..tag + 15].copy_from_slice(&[high, low, 0x60]);
-    let masks = link_masks(tag, Family::V6);
-    let word = |at: usize| bytes[at * 8..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
-    Some([word(0) & masks[0], word(1) & masks[1], word(2) & masks[2]])
-}
 
 impl Driver<'_> {
     /// First turn for a packet that is not a common one of IPv4: a common one of IPv6 to a NAT64 prefix?
     #[inline(never)]
     pub(crate) fn recognise_from_six<const TAG: usize>(&self, frame: &[u8], pass: &mut Pass) {
-        let Some(link) = &self.link6 else { return };
+        let Some(link) = &self.common.link6 else { return };
         let Some(seen) = recognise_six::<TAG>(&self.common, link, frame) else { return };
         let Some(state) = common_state(seen.proto, seen.bits) else { return };
         let vrf = self.common.vrf;
@@ -93,16 +76,9 @@ impl Driver<'_> {
         if usize::from(pass.total) + SIX_GROWTH > usize::from(exit.mtu) {
             return None;
         }
-        let grow = SIX_GROWTH + usize::from(exit.header.len);
-        match grow.checked_sub(l3) {
-            Some(more) => {
-                frame.prepend(more)?;
-            }
-            None => {
-                frame.trim_front(l3 - grow);
-            }
-        }
         let at = usize::from(exit.header.len);
+        // Invariant: two tags fewer than before, eight bytes, are less than the growth.
+        frame.prepend(SIX_GROWTH + at - l3)?;
         crossing.to_v6(frame.bytes_mut().get_mut(at..)?.first_chunk_mut()?, self.now_s);
         frame.truncate(at + SIX_GROWTH + usize::from(pass.total));
         put_link(exit, frame, Some(ethertype::IPV6));

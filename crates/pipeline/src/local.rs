@@ -72,10 +72,7 @@ impl Worker {
             return;
         }
         // RFC 1812 §4.3.2.7, RFC 4443 §2.4 (e.4): nothing about link-layer broadcasts.
-        // What has been translated was to this station alone.
-        let to_group = meta.translated.is_none()
-            && meta.flow.l3 >= 14
-            && frame.bytes().first().is_some_and(|first| first & 1 != 0);
+        let to_group = meta.flow.l3 >= 14 && frame.bytes().first().is_some_and(|first| first & 1 != 0);
         if !to_group {
             let packet = frame.bytes().get(usize::from(meta.flow.l3)..).unwrap_or(&[]);
             self.answer_packet(packet, meta, reason, now, pool);

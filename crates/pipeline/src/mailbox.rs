@@ -172,8 +172,11 @@ pub struct TraceStep {
     /// Length of the packet after the stage.
     pub len: u16,
     /// Its first bytes after the stage.
-    pub bytes: [u8; 64],
+    pub bytes: [u8; TRACE_BYTES],
 }
+
+/// What a trace shows of a packet: two tags, an IPv6 header with an extension and TCP's flags fit.
+pub const TRACE_BYTES: usize = 96;
 
 /// What a stage decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -70,14 +70,19 @@ pub(crate) const fn link_masks(tag_bytes: usize, family: Family) -> [u64; 3] {
 const FRAGMENT_MASK: u64 = ((FLAG_MF | OFFSET_MASK).swap_bytes() as u64) << 48;
 
 /// What [`link_masks`] leave of the common frames to an interface: `header` is what it puts before its own packets.
-pub(crate) fn common_link(mac: MacAddr, header: &LinkHeader) -> [u64; 3] {
+pub(crate) fn common_link(mac: MacAddr, header: &LinkHeader, family: Family) -> [u64; 3] {
+    let (kind, first) = match family {
+        Family::V4 => (ethertype::IPV4, 0x45),
+        Family::V6 => (ethertype::IPV6, 0x60),
+    };
     let mut bytes = [0; 24];
     let length = usize::from(header.len);
     // Invariant: a link header has 14 to 22 bytes.
     bytes[..length].copy_from_slice(&header.bytes[..length]);
     bytes[..6].copy_from_slice(&mac.0);
-    bytes[length] = 0x45;
-    let masks = link_masks(length - 14, Family::V4);
+    bytes[length - 2..length].copy_from_slice(&kind.to_be_bytes());
+    bytes[length] = first;
+    let masks = link_masks(length - 14, family);
     let word = |at: usize| bytes[at * 8..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
     [word(0) & masks[0], word(1) & masks[1], word(2) & masks[2]]
 }

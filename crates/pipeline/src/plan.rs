@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use carrack_base::{IfIndex, PortId, Reason, VrfId};
+use carrack_base::{Family, IfIndex, PortId, Reason, VrfId};
 use carrack_nat::Direction;
 use carrack_tables::{Lpm4, Lpm4Builder, Lpm6, Lpm6Builder};
 use carrack_wire::ethernet::{MacAddr, ethertype};
 use carrack_wire::vlan::is_tag;
 
+use crate::parse::common_link;
 use crate::snapshot::{Interface, Ipv6Interface, NextHop, Side, Snapshot, Vlan};
 
 /// Longest link header: Ethernet with two tags.
@@ -96,6 +97,10 @@ pub(crate) struct Common {
     /// The first 24 bytes of a common frame as little-endian words, to compare under
     /// [`crate::parse::link_masks`]: own address as destination, tags, type and version.
     pub(crate) link: [u64; 3],
+    /// The same of a common IPv6 frame; `None` where none is translated.
+    pub(crate) link6: Option<[u64; 3]>,
+    /// Some instance translates between IPv6 and IPv4.
+    pub(crate) crosses: bool,
     /// Bytes of its tags: 0, 4 or 8.
     pub(crate) tag_bytes: u8,
     /// The last four bytes of the own address: who has these as source is looked at more closely.
@@ -190,7 +195,7 @@ impl Plan {
             })
             .collect();
         let lines = snapshot.interfaces.iter().map(|i| i.as_ref().map(|i| line_of(&snapshot, i))).collect();
-        let commons = snapshot.interfaces.iter().map(|i| i.as_ref().and_then(common_of)).collect();
+        let commons = snapshot.interfaces.iter().map(|i| common_of(&snapshot, i.as_ref()?)).collect();
         let (fibs, hops, hops6) = (Vec::new(), Vec::new(), Vec::new());
         let mut this = Self { ports, lines, commons, fibs, hops, hops6, snapshot: snapshot.clone() };
         for interface in snapshot.interfaces.iter().flatten() {
@@ -395,10 +400,14 @@ pub(crate) const fn direction_of(side: Side) -> Option<Direction> {
     }
 }
 
-fn common_of(interface: &Interface) -> Option<Common> {
+fn common_of(snapshot: &Snapshot, interface: &Interface) -> Option<Common> {
     let (mac, header) = (interface.mac.0, header_of(interface));
+    let link = |family| common_link(interface.mac, &header, family);
+    let crosses = snapshot.nat.instances.iter().any(|instance| instance.nat64.is_some());
     (interface.up && !interface.urpf).then_some(Common {
-        link: crate::parse::common_link(interface.mac, &header),
+        link: link(Family::V4),
+        link6: (crosses && interface.ipv6.is_some()).then(|| link(Family::V6)),
+        crosses,
         tag_bytes: header.len - UNTAGGED,
         mac_tail: u32::from_le_bytes([mac[2], mac[3], mac[4], mac[5]]),
         interface: interface.id,

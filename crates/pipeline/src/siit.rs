@@ -6,13 +6,13 @@
 use carrack_base::{Family, Now, Reason};
 use carrack_frame::{Frame, FramePool};
 use carrack_nat::Kind;
-use carrack_wire::ipv4::{self, Ipv4View};
-use carrack_wire::ipv6::{self, Ipv6View};
+use carrack_wire::ipv4::Ipv4View;
+use carrack_wire::ipv6::Ipv6View;
 use carrack_xlat::ROOM;
 use carrack_xlat::siit::{Denied, Dice, Siit};
 
 use crate::burst::Meta;
-use crate::cross::{reason_of, set_offsets};
+use crate::cross::{Link, became, reason_of};
 use crate::forward::Refused;
 use crate::plan::{Hop, Plan};
 use crate::snapshot::Side;
@@ -66,7 +66,7 @@ fn translate_to_v4(
     siit: &Siit,
     dice: Dice,
 ) -> Result<(), Reason> {
-    let l3 = usize::from(meta.flow.l3);
+    let (l3, link) = (usize::from(meta.flow.l3), Link::of(frame, meta));
     let packet = frame.bytes().get(l3..).and_then(|bytes| Ipv6View::parse(bytes).ok());
     let packet = packet.ok_or(Reason::Ipv6Truncated)?;
     let found = packet.extensions().map_err(|_| Reason::Ipv6ExtensionInvalid)?;
@@ -79,9 +79,7 @@ fn translate_to_v4(
     let mtu = |destination| mtu_of(plan, plan.route(vrf, destination));
     match siit.to_v4(frame.bytes_mut(), l3 + room, &found, dice, mtu) {
         Ok((moved, _)) => {
-            frame.truncate(moved.end);
-            (meta.flow.family, meta.family, meta.fragment_at) = (Family::V4, Family::V4, 0);
-            set_offsets(meta, moved.start, ipv4::HEADER_LEN);
+            became(frame, meta, Family::V4, moved, &link)?;
             meta.enter(frame.bytes(), vrf);
             Ok(())
         }
@@ -93,7 +91,7 @@ fn translate_to_v4(
 }
 
 fn translate_to_v6(plan: &Plan, frame: &mut Frame, meta: &mut Meta, siit: &Siit) -> Result<(), Reason> {
-    let l3 = usize::from(meta.flow.l3);
+    let (l3, link) = (usize::from(meta.flow.l3), Link::of(frame, meta));
     let packet = frame.bytes().get(l3..).and_then(|bytes| Ipv4View::parse(bytes).ok());
     let len = packet.ok_or(Reason::Ipv4Truncated)?.packet().len();
     frame.truncate(l3 + len);
@@ -103,17 +101,10 @@ fn translate_to_v6(plan: &Plan, frame: &mut Frame, meta: &mut Meta, siit: &Siit)
     let mtu = |destination| mtu_of(plan, plan.route6(vrf, destination));
     match siit.to_v6(frame.bytes_mut(), l3 + room, mtu) {
         Ok((moved, destination)) => {
-            frame.truncate(moved.end);
-            let head = frame.bytes().get(moved.start..).and_then(|bytes| Ipv6View::parse_quoted(bytes).ok());
-            let (source, next) = head.map_or((0, 0), |head| (head.src(), head.next_header()));
-            let is_piece = next == ipv6::next_header::FRAGMENT;
-            let fragment_len = if is_piece { ipv6::FRAGMENT_HEADER_LEN } else { 0 };
-            (meta.flow.family, meta.family) = (Family::V6, Family::V6);
+            let packet = frame.bytes().get(moved.start..).unwrap_or(&[]);
+            let source = Ipv6View::parse_quoted(packet).map_or(0, |packet| packet.src());
             (meta.flow.src6, meta.flow.dst6) = (source, destination);
-            set_offsets(meta, moved.start, ipv6::HEADER_LEN + fragment_len);
-            meta.fragment_at = if is_piece { (moved.start + ipv6::HEADER_LEN) as u16 } else { 0 };
-            meta.cut_to = moved.cut_to.unwrap_or(0);
-            Ok(())
+            became(frame, meta, Family::V6, moved, &link)
         }
         Err(denied) => {
             // As it was, for whoever tells its sender.

@@ -10,7 +10,8 @@ use carrack_wire::ipv6::Ipv6View;
 
 use crate::burst::Meta;
 use crate::mailbox::{
-    CAPTURE_BYTES, Capture, CapturePoint, CaptureSlot, PacketFilter, Trace, TraceOutcome, TraceStep,
+    CAPTURE_BYTES, Capture, CapturePoint, CaptureSlot, PacketFilter, TRACE_BYTES, Trace, TraceOutcome,
+    TraceStep,
 };
 use crate::parse6::proto6;
 use crate::stats::{STAGES, Stage};
@@ -134,8 +135,8 @@ impl Taps {
         now: Now,
     ) {
         let Some(trace) = &mut self.trace else { return };
-        let mut bytes = [0; 64];
-        let len = frame.len().min(64);
+        let mut bytes = [0; TRACE_BYTES];
+        let len = frame.len().min(TRACE_BYTES);
         bytes[..len].copy_from_slice(&frame[..len]);
         let step = TraceStep {
             packet: meta.traced,

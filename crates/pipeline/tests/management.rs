@@ -7,23 +7,13 @@ use std::collections::BTreeSet;
 use carrack_base::{IfIndex, InstanceId, Proto, Reason};
 use carrack_nat::row::{Endpoint, Filter, SessionKey};
 use carrack_pipeline::mailbox::{
-    Capture, CapturePoint, CaptureSlot, Command, Dump, Event, PacketFilter, Row, Table, Trace, TraceOutcome,
+    Capture, CapturePoint, CaptureSlot, Command, Dump, Event, PacketFilter, Row, Table, TraceOutcome,
     TraceStep,
 };
 use carrack_pipeline::snapshot::{NextHop, Policer};
 use common::*;
 
 const REMOTE: &str = "198.51.100.7:80";
-
-fn capture(world: &mut World, change: impl Fn(&mut Capture)) -> rtrb::Consumer<CaptureSlot> {
-    let (slots, reader) = rtrb::RingBuffer::new(64);
-    let filter = PacketFilter::default();
-    let mut capture = Capture { filter, rx: true, tx: true, drops: true, packets_max: 1_000, slots, lost: 0 };
-    change(&mut capture);
-    assert!(world.ends[0].commands.push(Command::Capture(capture)).is_ok());
-    world.turn();
-    reader
-}
 
 fn points(reader: &mut rtrb::Consumer<CaptureSlot>) -> Vec<(CapturePoint, u16)> {
     std::iter::from_fn(|| reader.pop().ok()).map(|slot| (slot.point, slot.interface.0)).collect()
@@ -32,7 +22,7 @@ fn points(reader: &mut rtrb::Consumer<CaptureSlot>) -> Vec<(CapturePoint, u16)> 
 #[test]
 fn capture_shows_packets_as_they_came_left_and_were_dropped() {
     let mut world = world();
-    let mut reader = capture(&mut world, |_| {});
+    let mut reader = world.capture(|_| {});
     let frame = udp(IN, "10.0.0.5:1000", REMOTE);
     let sent = world.pass(IN, &frame);
     let rx = reader.pop().unwrap();
@@ -59,8 +49,8 @@ fn capture_of_one_reason_sees_only_drops_of_that_reason() {
             c.filter.dropped = Some(dropped);
         }
     };
-    let mut one = capture(&mut world, only(Some(Reason::NatNoMapping)));
-    let mut any = capture(&mut world, only(None));
+    let mut one = world.capture(only(Some(Reason::NatNoMapping)));
+    let mut any = world.capture(only(None));
     world.pass(IN, &udp(IN, "10.0.0.5:1000", REMOTE));
     world.dropped(OUT, &udp(OUT, REMOTE, "192.0.2.1:9"), Reason::NatNoMapping);
     world.dropped(IN, &[0; 3], Reason::L2Truncated);
@@ -71,9 +61,9 @@ fn capture_of_one_reason_sees_only_drops_of_that_reason() {
 #[test]
 fn capture_filters_by_address_protocol_port_and_interface() {
     let mut world = world();
-    let mut by_address = capture(&mut world, |c| c.filter.address = Some(prefix("10.0.0.6").into()));
-    let mut by_port = capture(&mut world, |c| (c.filter.port, c.filter.proto) = (Some(80), Some(Proto::Udp)));
-    let mut by_interface = capture(&mut world, |c| c.filter.interface = Some(IfIndex(IF_VLAN)));
+    let mut by_address = world.capture(|c| c.filter.address = Some(prefix("10.0.0.6").into()));
+    let mut by_port = world.capture(|c| (c.filter.port, c.filter.proto) = (Some(80), Some(Proto::Udp)));
+    let mut by_interface = world.capture(|c| c.filter.interface = Some(IfIndex(IF_VLAN)));
     world.pass(IN, &udp(IN, "10.0.0.5:1000", REMOTE));
     world.pass(IN, &udp(IN, "10.0.0.6:1000", "198.51.100.7:81"));
     world.pass(IN, &tcp(IN, "10.0.0.5:1000", REMOTE, 2));
@@ -86,12 +76,12 @@ fn capture_filters_by_address_protocol_port_and_interface() {
 #[test]
 fn capture_ends_after_its_count_and_when_nobody_reads() {
     let mut world = world();
-    let mut reader = capture(&mut world, |c| (c.packets_max, c.tx) = (3, false));
+    let mut reader = world.capture(|c| (c.packets_max, c.tx) = (3, false));
     world.burst(IN, &vec![udp(IN, "10.0.0.5:1000", REMOTE); 10]);
     assert_eq!(points(&mut reader).len(), 3);
     assert!(reader.is_abandoned(), "the reader sees the end");
     // A full ring loses copies, never packets.
-    let mut slow = capture(&mut world, |_| {});
+    let mut slow = world.capture(|_| {});
     assert_eq!(world.burst(IN, &vec![udp(IN, "10.0.0.5:1000", REMOTE); 64]).len(), 64);
     assert_eq!(points(&mut slow).len(), 64);
     drop(slow);
@@ -102,7 +92,7 @@ fn capture_ends_after_its_count_and_when_nobody_reads() {
 #[test]
 fn a_capture_says_how_many_copies_its_slow_reader_missed() {
     let mut world = world();
-    let mut reader = capture(&mut world, |c| (c.tx, c.packets_max) = (false, 70));
+    let mut reader = world.capture(|c| (c.tx, c.packets_max) = (false, 70));
     let frame = udp(IN, "10.0.0.5:1000", REMOTE);
     (0..69).for_each(|_| drop(world.pass(IN, &frame)));
     let slots: Vec<_> = std::iter::from_fn(|| reader.pop().ok()).collect();
@@ -117,7 +107,7 @@ fn a_capture_says_how_many_copies_its_slow_reader_missed() {
 #[test]
 fn packets_that_a_port_refused_and_held_syns_are_captured_as_drops() {
     let mut world = world();
-    let mut reader = capture(&mut world, |c| c.filter.dropped = Some(None));
+    let mut reader = world.capture(|c| c.filter.dropped = Some(None));
     let frame = world.pool.alloc_copy(&udp(IN, "10.0.0.5:1000", REMOTE)).unwrap();
     world.workers[0].rx_buffer().push(frame);
     world.workers[0].process(world.now, carrack_base::PortId(IN), &mut world.pool);
@@ -133,13 +123,6 @@ fn packets_that_a_port_refused_and_held_syns_are_captured_as_drops() {
     assert_eq!(slot.bytes[14..usize::from(slot.captured)], syn[14..]);
 }
 
-fn trace(world: &mut World, packets_max: u32, filter: PacketFilter) -> rtrb::Consumer<TraceStep> {
-    let (steps, reader) = rtrb::RingBuffer::new(256);
-    assert!(world.ends[0].commands.push(Command::Trace(Trace { filter, packets_max, steps })).is_ok());
-    world.turn();
-    reader
-}
-
 fn steps(reader: &mut rtrb::Consumer<TraceStep>) -> Vec<(u32, &'static str, TraceOutcome)> {
     std::iter::from_fn(|| reader.pop().ok()).map(|s| (s.packet, s.stage, s.outcome)).collect()
 }
@@ -147,7 +130,7 @@ fn steps(reader: &mut rtrb::Consumer<TraceStep>) -> Vec<(u32, &'static str, Trac
 #[test]
 fn trace_tells_what_each_stage_did_in_order() {
     let mut world = world();
-    let mut reader = trace(&mut world, 2, PacketFilter { proto: Some(Proto::Udp), ..Default::default() });
+    let mut reader = world.trace(2, PacketFilter { proto: Some(Proto::Udp), ..Default::default() });
     world.pass(IN, &tcp(IN, "10.0.0.5:1", REMOTE, 2));
     world.pass(IN, &udp(IN, "10.0.0.5:1000", REMOTE));
     let told = steps(&mut reader);
@@ -163,7 +146,7 @@ fn trace_tells_what_each_stage_did_in_order() {
 #[test]
 fn trace_ends_a_packet_with_what_became_of_it() {
     let mut world = world_with(|s| s.routes.push(route(0, "198.18.0.0/16", NextHop::Blackhole)));
-    let mut reader = trace(&mut world, 100, PacketFilter::default());
+    let mut reader = world.trace(100, PacketFilter::default());
     let mut last = |world: &mut World, port: u16, frame: &[u8]| {
         world.send(port, frame);
         steps(&mut reader).last().unwrap().2

@@ -6,6 +6,7 @@ use carrack_base::Reason;
 use carrack_nat::Inside;
 use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
 use carrack_nat::policy::StaticRule;
+use carrack_pipeline::mailbox::PacketFilter;
 use carrack_pipeline::snapshot::Snapshot;
 use carrack_wire::tcp::flag;
 use common::net6::*;
@@ -142,6 +143,29 @@ fn too_big_is_told_in_the_senders_version() {
     let l4 = answer[0].l4();
     assert_eq!((l4[0], l4[1], u16::from_be_bytes([l4[6], l4[7]])), (3, 4, 1_380));
     assert_eq!(l4[8 + 12..8 + 24], long[14 + 12..14 + 24], "addresses and ports as the server knows them");
+}
+
+/// What an operator looks at has a link header of the version that the packet has by then.
+#[test]
+fn traces_and_captures_show_the_packet_as_it_has_become() {
+    let mut world = world6_with(|s| {
+        serve_six(s);
+        on(s, IF_IN, |i| i.mtu = 1_400);
+    });
+    let mut told = world.trace(1, PacketFilter::default());
+    let outside = port_of(&world.pass(IN, &packet6(IN, A, SERVER6).udp(1_000, 53).build()).src());
+    let kinds: Vec<_> =
+        std::iter::from_fn(|| told.pop().ok()).map(|step| (step.stage, kind(&step.bytes))).collect();
+    assert_eq!(kinds, [("parse", [0x86, 0xdd, 0x60]), ("nat", [8, 0, 0x45]), ("forward", [8, 0, 0x45])]);
+    let mut captured = world.capture(|capture| (capture.rx, capture.tx) = (false, false));
+    let long = packet(OUT, SERVER, POOL).udp(53, outside).payload(&[1; 1_440]).dont_fragment().build();
+    world.send_dropped(OUT, &long, Reason::FragmentationNeeded);
+    assert_eq!(kind(&captured.pop().unwrap().bytes), [0x86, 0xdd, 0x60]);
+}
+
+/// Type of a frame and the first byte of its packet.
+fn kind(frame: &[u8]) -> [u8; 3] {
+    [frame[12], frame[13], frame[14]]
 }
 
 /// RFC 6146 §3.6, RFC 7915 §4.3, §5.3: errors from hops on the way, both ways.

@@ -310,7 +310,7 @@ pub(super) fn traced(names: &Names, worker: u8, unix_ns: u64, step: &TraceStep) 
         interface: names.interface(step.interface),
         outcome: outcome.into(),
         detail,
-        summary: super::summary::packet(bytes),
+        summary: super::packet_line::packet(bytes),
         len: step.len,
         bytes: hex,
     }

@@ -1,6 +1,4 @@
-//! What is computed rather than copied: the stage graph, worker figures, a packet in one line.
-
-use std::net::Ipv4Addr;
+//! What is computed rather than copied: the stage graph, worker figures, counters.
 
 use carrack_api::types::{EngineCounter, Graph, GraphNode, NamedCount, StageClocks, Worker};
 use carrack_base::counters::Accounts;
@@ -176,69 +174,6 @@ fn counters(of: &str, rows: &[(&str, u64, &str)]) -> Vec<EngineCounter> {
         count: *count,
     };
     rows.iter().map(counter).collect()
-}
-
-/// A frame's first bytes in one line, as far as they go.
-pub(super) fn packet(frame: &[u8]) -> String {
-    let word = |at: usize| frame.get(at..at + 2).and_then(|w| w.try_into().ok()).map(u16::from_be_bytes);
-    let mut at = 12;
-    let mut tags = String::new();
-    while let (Some(0x8100 | 0x88a8), Some(tag)) = (word(at), word(at + 2)) {
-        tags.push_str(&format!("vlan {} ", tag & 0x0fff));
-        at += 4;
-    }
-    match word(at) {
-        Some(0x0800) => format!("{tags}{}", ipv4(frame.get(at + 2..).unwrap_or_default())),
-        Some(0x0806) => format!("{tags}arp"),
-        Some(other) => format!("{tags}ethertype {other:#06x}"),
-        None => "truncated".into(),
-    }
-}
-
-fn ipv4(packet: &[u8]) -> String {
-    let address =
-        |at: usize| packet.get(at..at + 4).and_then(|a| <[u8; 4]>::try_from(a).ok()).map(Ipv4Addr::from);
-    let (Some(first), Some(fragment), Some(ttl), Some(protocol), Some(source), Some(destination)) = (
-        packet.first(),
-        packet.get(6..8).and_then(|w| w.try_into().ok()).map(u16::from_be_bytes),
-        packet.get(8),
-        packet.get(9),
-        address(12),
-        address(16),
-    ) else {
-        return "ipv4 truncated".into();
-    };
-    let header = usize::from(first & 0x0f) * 4;
-    let word = |at: usize| {
-        packet.get(header + at..header + at + 2).and_then(|w| w.try_into().ok()).map(u16::from_be_bytes)
-    };
-    if fragment & 0x1fff != 0 {
-        let offset = usize::from(fragment & 0x1fff) * 8;
-        return format!("{source} > {destination} protocol {protocol} fragment at {offset} ttl {ttl}");
-    }
-    match (protocol, word(0), word(2)) {
-        (6 | 17, Some(from), Some(to)) => {
-            let name = if *protocol == 6 { "tcp" } else { "udp" };
-            let flags = if *protocol == 6 { tcp_flags(packet.get(header + 13)) } else { String::new() };
-            format!("{source}:{from} > {destination}:{to} {name}{flags} ttl {ttl}")
-        }
-        (1, Some(kind), _) => {
-            let (kind, code) = (kind >> 8, kind & 0xff);
-            let id = match (kind, word(4)) {
-                (0 | 8 | 13 | 14, Some(id)) => format!(" id {id}"),
-                _ => String::new(),
-            };
-            format!("{source} > {destination} icmp {kind}/{code}{id} ttl {ttl}")
-        }
-        (protocol, ..) => format!("{source} > {destination} protocol {protocol} ttl {ttl}"),
-    }
-}
-
-fn tcp_flags(flags: Option<&u8>) -> String {
-    let Some(flags) = flags else { return String::new() };
-    let names = [(0x02, "SYN"), (0x10, "ACK"), (0x01, "FIN"), (0x04, "RST"), (0x08, "PSH")];
-    let set: Vec<&str> = names.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, name)| *name).collect();
-    if set.is_empty() { String::new() } else { format!(" {}", set.join("+")) }
 }
 
 #[cfg(test)]

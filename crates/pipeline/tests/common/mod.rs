@@ -13,7 +13,9 @@ use carrack_base::{IfIndex, Now, PortId, REASONS, Reason, WorkerId};
 use carrack_frame::{FramePool, MemPool};
 use carrack_nat::WorkerGroup;
 use carrack_nat::policy::Capacity;
-use carrack_pipeline::mailbox::{Command, Event, NatNews, PacketSlot};
+use carrack_pipeline::mailbox::{
+    Capture, CaptureSlot, Command, Event, NatNews, PacketFilter, PacketSlot, Trace, TraceStep,
+};
 use carrack_pipeline::snapshot::{Snapshot, WorkerSizes};
 use carrack_pipeline::{Handover, Plan, Worker, WorkerMail};
 use carrack_tables::PagePreference;
@@ -191,6 +193,26 @@ impl World {
         let sent = self.send(port, frame);
         assert_eq!(self.new_drops(), [(reason, 1)]);
         sent
+    }
+
+    /// What a capture sees from now on; `change` may restrict it.
+    pub fn capture(&mut self, change: impl Fn(&mut Capture)) -> rtrb::Consumer<CaptureSlot> {
+        let (slots, reader) = rtrb::RingBuffer::new(64);
+        let filter = PacketFilter::default();
+        let mut capture =
+            Capture { filter, rx: true, tx: true, drops: true, packets_max: 1_000, slots, lost: 0 };
+        change(&mut capture);
+        assert!(self.ends[0].commands.push(Command::Capture(capture)).is_ok());
+        self.turn();
+        reader
+    }
+
+    /// What the stages do to the next packets.
+    pub fn trace(&mut self, packets_max: u32, filter: PacketFilter) -> rtrb::Consumer<TraceStep> {
+        let (steps, reader) = rtrb::RingBuffer::new(256);
+        assert!(self.ends[0].commands.push(Command::Trace(Trace { filter, packets_max, steps })).is_ok());
+        self.turn();
+        reader
     }
 
     /// Background of all workers until nothing more comes out.

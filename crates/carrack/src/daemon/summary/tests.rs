@@ -43,28 +43,3 @@ fn every_reason_belongs_to_a_stage_that_is_shown() {
         assert_eq!(drops, 1, "{}", row.name);
     }
 }
-
-fn frame(tags: &[u8], ethertype: u16, payload: &[u8]) -> Vec<u8> {
-    [&[0; 12], tags, &ethertype.to_be_bytes(), payload].concat()
-}
-
-#[test]
-fn a_packet_reads_as_one_line_whatever_its_bytes() {
-    let ip = |protocol: u8, fragment: u16, l4: &[u8]| {
-        let [high, low] = fragment.to_be_bytes();
-        let head = [0x45, 0, 0, 40, 0, 1, high, low, 64, protocol, 0, 0, 100, 64, 0, 5, 203, 0, 113, 10];
-        [&head, l4].concat()
-    };
-    let syn = [0x9c, 0x40, 0x01, 0xbb, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x02];
-    let tcp = frame(&[], 0x0800, &ip(6, 0, &syn));
-    assert_eq!(packet(&tcp), "100.64.0.5:40000 > 203.0.113.10:443 tcp SYN ttl 64");
-    let echo = frame(&[0x81, 0, 0, 100], 0x0800, &ip(1, 0, &[8, 0, 0, 0, 0, 7]));
-    assert_eq!(packet(&echo), "vlan 100 100.64.0.5 > 203.0.113.10 icmp 8/0 id 7 ttl 64");
-    let later = frame(&[], 0x0800, &ip(17, 185, &[]));
-    assert_eq!(packet(&later), "100.64.0.5 > 203.0.113.10 protocol 17 fragment at 1480 ttl 64");
-    assert_eq!(packet(&frame(&[], 0x0806, &[])), "arp");
-    assert_eq!(packet(&frame(&[], 0x86dd, &[])), "ethertype 0x86dd");
-    for len in 0..tcp.len() {
-        assert!(!packet(&tcp[..len]).is_empty());
-    }
-}
