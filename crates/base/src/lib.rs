@@ -5,17 +5,19 @@
 #![forbid(unsafe_code)]
 
 pub mod counters;
+mod family;
 mod id;
-mod net;
-mod net6;
+mod prefix;
 mod proto;
+mod range;
 pub mod reason;
 mod time;
 
+pub use family::Family;
 pub use id::{IfIndex, InstanceId, PoolId, PortId, VrfId, WorkerId};
-pub use net::{Prefix4, PrefixError, Range4};
-pub use net6::{Family, Prefix, Prefix6};
+pub use prefix::{Prefix, Prefix4, Prefix6, PrefixError};
 pub use proto::Proto;
+pub use range::Range4;
 pub use reason::{IcmpReply, REASONS, Reason, ReasonInfo, Severity};
 pub use time::Now;
 

@@ -1,20 +1,16 @@
 //! ICMP for IPv4 (RFC 792), with multi-part errors (RFC 4884).
 
 mod error;
-mod extension;
 #[cfg(test)]
 mod tests;
 
+pub use crate::icmp::{Extension, ExtensionError, HEADER_LEN, ORIGINAL_LEN_MIN, Object};
 pub use error::{ERROR_LEN_MAX, ErrorMessage, write_error, write_error_under};
-pub use extension::{Extension, ExtensionError, ORIGINAL_LEN_MIN, Object};
 
 use crate::checksum::{self, Delta};
+use crate::icmp::{IcmpError, IcmpMut, IcmpView, Version};
 use crate::ipv4::{Ipv4Error, Ipv4View};
 use crate::{be16, be32, put16};
-use std::fmt;
-
-/// Octets of the header every message has; it includes the "rest of header" word.
-pub const HEADER_LEN: usize = 8;
 
 /// Message types.
 pub mod kind {
@@ -108,92 +104,51 @@ pub const fn has_length_attribute(kind: u8) -> bool {
     matches!(kind, kind::DESTINATION_UNREACHABLE | kind::TIME_EXCEEDED | kind::PARAMETER_PROBLEM)
 }
 
-/// Why bytes are not an ICMP message, or an error not one that can be related to a packet.
+/// ICMP of IPv4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Icmpv4Error {
-    /// Fewer than 8 octets.
-    Truncated,
-    /// Not an error message, so nothing is quoted.
-    NotAnError,
-    /// The length attribute of RFC 4884 reaches beyond the message.
-    BadLengthAttribute,
-    /// What is quoted has no whole IPv4 header.
-    BadQuotation(Ipv4Error),
-}
+pub struct V4;
 
-impl fmt::Display for Icmpv4Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Icmpv4Error::Truncated => f.write_str("packet ends inside its ICMP header"),
-            Icmpv4Error::NotAnError => f.write_str("ICMP message is not an error and quotes no packet"),
-            Icmpv4Error::BadLengthAttribute => {
-                f.write_str("ICMP length attribute reaches beyond the message (RFC 4884)")
-            }
-            Icmpv4Error::BadQuotation(error) => write!(f, "packet quoted in an ICMP error: {error}"),
-        }
+impl Version for V4 {
+    const NAME: &'static str = "ICMP";
+    const LENGTH_AT: usize = 5;
+    const LENGTH_UNIT: usize = 4;
+    type Class = Class;
+    type Packet<'a> = Ipv4View<'a>;
+    type PacketError = Ipv4Error;
+
+    #[inline(always)]
+    fn class_of(kind: u8) -> Class {
+        class_of(kind)
+    }
+
+    #[inline(always)]
+    fn is_error(kind: u8) -> bool {
+        class_of(kind) == Class::Error
+    }
+
+    #[inline(always)]
+    fn has_length_attribute(kind: u8) -> bool {
+        has_length_attribute(kind)
+    }
+
+    #[inline(always)]
+    fn quoted(bytes: &[u8]) -> Result<Ipv4View<'_>, Ipv4Error> {
+        Ipv4View::parse_quoted(bytes)
     }
 }
 
-impl std::error::Error for Icmpv4Error {}
-
+/// Why bytes are not an ICMP message, or an error not one that can be related to a packet.
+pub type Icmpv4Error = IcmpError<V4>;
 /// A checked ICMP message.
-#[derive(Clone, Copy, Debug)]
-pub struct Icmpv4View<'a> {
-    head: &'a [u8; HEADER_LEN],
-    message: &'a [u8],
-}
+pub type Icmpv4View<'a> = IcmpView<'a, V4>;
+/// An ICMP message whose fields can be changed.
+pub type Icmpv4Mut<'a> = IcmpMut<'a, V4>;
 
-impl<'a> Icmpv4View<'a> {
-    /// Checks the message that fills `bytes`, an IP payload.
-    ///
-    /// # Errors
-    /// [`Icmpv4Error::Truncated`] below 8 octets.
-    #[inline]
-    pub fn parse(bytes: &'a [u8]) -> Result<Icmpv4View<'a>, Icmpv4Error> {
-        let head = bytes.first_chunk().ok_or(Icmpv4Error::Truncated)?;
-        Ok(Icmpv4View { head, message: bytes })
-    }
-
-    /// Message type, see [`kind`].
-    #[inline(always)]
-    pub fn kind(&self) -> u8 {
-        self.head[0]
-    }
-
-    /// Message code.
-    #[inline(always)]
-    pub fn code(&self) -> u8 {
-        self.head[1]
-    }
-
-    /// What the message is for.
-    #[inline(always)]
-    pub fn class(&self) -> Class {
-        class_of(self.kind())
-    }
-
-    /// Checksum field.
-    #[inline(always)]
-    pub fn checksum(&self) -> u16 {
-        be16(self.head, 2)
-    }
-
+impl Icmpv4View<'_> {
     /// Whether the checksum over the whole message, extensions included, is right.
     #[inline]
     pub fn checksum_ok(&self) -> bool {
         checksum::verify(self.message)
-    }
-
-    /// Identifier of a query; meaningless in other classes.
-    #[inline(always)]
-    pub fn identifier(&self) -> u16 {
-        be16(self.head, 4)
-    }
-
-    /// Sequence number of a query; meaningless in other classes.
-    #[inline(always)]
-    pub fn sequence(&self) -> u16 {
-        be16(self.head, 6)
     }
 
     /// Next-hop MTU in octets of a "fragmentation needed" (RFC 1191 §4); 0 from routers that do not tell.
@@ -207,97 +162,14 @@ impl<'a> Icmpv4View<'a> {
     pub fn rest_of_header(&self) -> u32 {
         be32(self.head, 4)
     }
-
-    /// The octets behind the 8 of the header.
-    #[inline(always)]
-    pub fn payload(&self) -> &'a [u8] {
-        self.message.get(HEADER_LEN..).unwrap_or(&[])
-    }
-
-    /// Octets of the "original datagram" field, padding included. Without a length attribute it is the whole
-    /// payload (RFC 4884 §5.4); an old sender's extension without the attribute then counts as quoted octets.
-    ///
-    /// # Errors
-    /// [`Icmpv4Error::NotAnError`] or [`Icmpv4Error::BadLengthAttribute`].
-    #[inline]
-    pub fn original_len(&self) -> Result<usize, Icmpv4Error> {
-        if self.class() != Class::Error {
-            return Err(Icmpv4Error::NotAnError);
-        }
-        let all = self.payload().len();
-        let words = usize::from(self.head[5]);
-        if words == 0 || !has_length_attribute(self.kind()) {
-            return Ok(all);
-        }
-        if words * 4 > all { Err(Icmpv4Error::BadLengthAttribute) } else { Ok(words * 4) }
-    }
-
-    /// The packet this error is about, without the zero padding and the extension structure behind it
-    /// (RFC 5508 REQ-3d). Options are walked past when its payload is asked for (RFC 5508 REQ-3b).
-    ///
-    /// # Errors
-    /// [`Icmpv4Error`], all but `Truncated`.
-    #[inline]
-    pub fn embedded(&self) -> Result<Ipv4View<'a>, Icmpv4Error> {
-        let original = self.payload().get(..self.original_len()?).ok_or(Icmpv4Error::BadLengthAttribute)?;
-        Ipv4View::parse_quoted(original).map_err(Icmpv4Error::BadQuotation)
-    }
-
-    /// The extension structure behind the "original datagram" field; `None` when there is none.
-    ///
-    /// # Errors
-    /// [`ExtensionError`] when what stands there is no valid structure.
-    pub fn extension(&self) -> Result<Option<Extension<'a>>, ExtensionError> {
-        let Ok(original_len) = self.original_len() else { return Ok(None) };
-        Extension::behind(self.payload(), original_len)
-    }
 }
 
-/// An ICMP message whose fields can be changed.
-#[derive(Debug)]
-pub struct Icmpv4Mut<'a> {
-    head: &'a mut [u8; HEADER_LEN],
-    payload: &'a mut [u8],
-}
-
-impl<'a> Icmpv4Mut<'a> {
-    /// As [`Icmpv4View::parse`].
-    ///
-    /// # Errors
-    /// [`Icmpv4Error::Truncated`].
-    #[inline]
-    pub fn parse(bytes: &'a mut [u8]) -> Result<Icmpv4Mut<'a>, Icmpv4Error> {
-        let (head, payload) = bytes.split_first_chunk_mut().ok_or(Icmpv4Error::Truncated)?;
-        Ok(Icmpv4Mut { head, payload })
-    }
-
-    /// Sets type and code; the checksum is the caller's.
-    #[inline]
-    pub fn set_kind(&mut self, kind: u8, code: u8) {
-        self.head[0] = kind;
-        self.head[1] = code;
-    }
-
-    /// Sets the identifier of a query and updates the checksum.
-    #[inline(always)]
-    pub fn rewrite_identifier(&mut self, identifier: u16) {
-        let delta = Delta::of_u16(be16(self.head, 4), identifier);
-        put16(self.head, 4, identifier);
-        self.apply(delta);
-    }
-
+impl Icmpv4Mut<'_> {
     /// Sets the next-hop MTU and updates the checksum.
     pub fn rewrite_next_hop_mtu(&mut self, mtu: u16) {
         let delta = Delta::of_u16(be16(self.head, 6), mtu);
         put16(self.head, 6, mtu);
         self.apply(delta);
-    }
-
-    /// Applies a change to the checksum.
-    #[inline(always)]
-    pub fn apply(&mut self, delta: Delta) {
-        let checksum = delta.apply(be16(self.head, 2));
-        put16(self.head, 2, checksum);
     }
 
     /// Computes the checksum from scratch.
@@ -307,25 +179,12 @@ impl<'a> Icmpv4Mut<'a> {
         let sum = checksum::Sum::ZERO.with_bytes(self.head).with_bytes(self.payload);
         put16(self.head, 2, sum.checksum());
     }
-
-    /// The octets behind the 8 of the header.
-    #[inline(always)]
-    pub fn payload_mut(&mut self) -> &mut [u8] {
-        self.payload
-    }
 }
 
 /// Turns the echo request in `message`, an IP payload, into its reply in place; addresses are the caller's.
 /// Returns false, and changes nothing, when it is not an echo request.
 pub fn echo_reply_in_place(message: &mut [u8]) -> bool {
-    let Ok(mut icmp) = Icmpv4Mut::parse(message) else { return false };
-    if icmp.head[0] != kind::ECHO_REQUEST {
-        return false;
-    }
-    let old = be16(icmp.head, 0);
-    icmp.head[0] = kind::ECHO_REPLY;
-    icmp.apply(Delta::of_u16(old, be16(icmp.head, 0)));
-    true
+    Icmpv4Mut::parse(message).is_ok_and(|mut icmp| icmp.turn_echo(kind::ECHO_REQUEST, kind::ECHO_REPLY))
 }
 
 /// Whether RFC 1812 §4.3.2.7 (RFC 5508 REQ-10e) allows an ICMP error about `packet`, as far as it tells: no ICMP

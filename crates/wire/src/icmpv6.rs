@@ -4,16 +4,13 @@ mod error;
 #[cfg(test)]
 mod tests;
 
+pub use crate::icmp::HEADER_LEN;
 pub use error::{ERROR_LEN_MAX, ErrorMessage, may_cause_error, write_error, write_error_under};
 
 use crate::checksum::{self, Delta};
-use crate::icmpv4::{Extension, ExtensionError};
+use crate::icmp::{IcmpError, IcmpMut, IcmpView, Version};
 use crate::ipv6::{Ipv6Error, Ipv6View, next_header};
-use crate::{be16, be32, put16, put32};
-use std::fmt;
-
-/// Octets of the header every message has; it includes the four octets that differ by type.
-pub const HEADER_LEN: usize = 8;
+use crate::{be32, put16, put32};
 
 /// Message types.
 pub mod kind {
@@ -121,91 +118,50 @@ pub const fn has_length_attribute(kind: u8) -> bool {
     matches!(kind, kind::DESTINATION_UNREACHABLE | kind::TIME_EXCEEDED)
 }
 
-/// Why bytes are not an ICMPv6 message, or an error not one that can be related to a packet.
+/// ICMP of IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Icmpv6Error {
-    /// Fewer than 8 octets.
-    Truncated,
-    /// Not an error message, so nothing is quoted.
-    NotAnError,
-    /// The length attribute of RFC 4884 reaches beyond the message.
-    BadLengthAttribute,
-    /// What is quoted has no whole IPv6 header.
-    BadQuotation(Ipv6Error),
-}
+pub struct V6;
 
-impl fmt::Display for Icmpv6Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Icmpv6Error::Truncated => f.write_str("packet ends inside its ICMPv6 header"),
-            Icmpv6Error::NotAnError => f.write_str("ICMPv6 message is not an error and quotes no packet"),
-            Icmpv6Error::BadLengthAttribute => {
-                f.write_str("ICMPv6 length attribute reaches beyond the message (RFC 4884)")
-            }
-            Icmpv6Error::BadQuotation(error) => write!(f, "packet quoted in an ICMPv6 error: {error}"),
-        }
+impl Version for V6 {
+    const NAME: &'static str = "ICMPv6";
+    const LENGTH_AT: usize = 4;
+    const LENGTH_UNIT: usize = 8;
+    type Class = Class;
+    type Packet<'a> = Ipv6View<'a>;
+    type PacketError = Ipv6Error;
+
+    #[inline(always)]
+    fn class_of(kind: u8) -> Class {
+        class_of(kind)
+    }
+
+    #[inline(always)]
+    fn is_error(kind: u8) -> bool {
+        class_of(kind) == Class::Error
+    }
+
+    #[inline(always)]
+    fn has_length_attribute(kind: u8) -> bool {
+        has_length_attribute(kind)
+    }
+
+    #[inline(always)]
+    fn quoted(bytes: &[u8]) -> Result<Ipv6View<'_>, Ipv6Error> {
+        Ipv6View::parse_quoted(bytes)
     }
 }
 
-impl std::error::Error for Icmpv6Error {}
-
+/// Why bytes are not an ICMPv6 message, or an error not one that can be related to a packet.
+pub type Icmpv6Error = IcmpError<V6>;
 /// A checked ICMPv6 message.
-#[derive(Clone, Copy, Debug)]
-pub struct Icmpv6View<'a> {
-    head: &'a [u8; HEADER_LEN],
-    message: &'a [u8],
-}
+pub type Icmpv6View<'a> = IcmpView<'a, V6>;
+/// An ICMPv6 message whose fields can be changed.
+pub type Icmpv6Mut<'a> = IcmpMut<'a, V6>;
 
-impl<'a> Icmpv6View<'a> {
-    /// Checks the message that fills `bytes`, what stands behind the extension headers.
-    ///
-    /// # Errors
-    /// [`Icmpv6Error::Truncated`] below 8 octets.
-    #[inline]
-    pub fn parse(bytes: &'a [u8]) -> Result<Icmpv6View<'a>, Icmpv6Error> {
-        let head = bytes.first_chunk().ok_or(Icmpv6Error::Truncated)?;
-        Ok(Icmpv6View { head, message: bytes })
-    }
-
-    /// Message type, see [`kind`].
-    #[inline(always)]
-    pub fn kind(&self) -> u8 {
-        self.head[0]
-    }
-
-    /// Message code.
-    #[inline(always)]
-    pub fn code(&self) -> u8 {
-        self.head[1]
-    }
-
-    /// What the message is for.
-    #[inline(always)]
-    pub fn class(&self) -> Class {
-        class_of(self.kind())
-    }
-
-    /// Checksum field.
-    #[inline(always)]
-    pub fn checksum(&self) -> u16 {
-        be16(self.head, 2)
-    }
-
+impl Icmpv6View<'_> {
     /// Whether the checksum over the whole message and the pseudo-header is right (RFC 4443 §2.3).
     pub fn checksum_ok(&self, src: u128, dst: u128) -> bool {
         pseudo(src, dst, self.message.len()).with_bytes(self.message).fold() == 0xffff
-    }
-
-    /// Identifier of an echo; meaningless in other classes.
-    #[inline(always)]
-    pub fn identifier(&self) -> u16 {
-        be16(self.head, 4)
-    }
-
-    /// Sequence number of an echo; meaningless in other classes.
-    #[inline(always)]
-    pub fn sequence(&self) -> u16 {
-        be16(self.head, 6)
     }
 
     /// The MTU in octets of a "packet too big".
@@ -219,96 +175,14 @@ impl<'a> Icmpv6View<'a> {
     pub fn pointer(&self) -> u32 {
         be32(self.head, 4)
     }
-
-    /// The octets behind the 8 of the header.
-    #[inline(always)]
-    pub fn payload(&self) -> &'a [u8] {
-        self.message.get(HEADER_LEN..).unwrap_or(&[])
-    }
-
-    /// Octets of the "original datagram" field, padding included. Without a length attribute it is the whole
-    /// payload (RFC 4884 §5.4).
-    ///
-    /// # Errors
-    /// [`Icmpv6Error::NotAnError`] or [`Icmpv6Error::BadLengthAttribute`].
-    #[inline]
-    pub fn original_len(&self) -> Result<usize, Icmpv6Error> {
-        if self.class() != Class::Error {
-            return Err(Icmpv6Error::NotAnError);
-        }
-        let all = self.payload().len();
-        let units = usize::from(self.head[4]);
-        if units == 0 || !has_length_attribute(self.kind()) {
-            return Ok(all);
-        }
-        if units * 8 > all { Err(Icmpv6Error::BadLengthAttribute) } else { Ok(units * 8) }
-    }
-
-    /// The packet this error is about, without the zero padding and the extension structure behind it.
-    ///
-    /// # Errors
-    /// [`Icmpv6Error`], all but `Truncated`.
-    #[inline]
-    pub fn embedded(&self) -> Result<Ipv6View<'a>, Icmpv6Error> {
-        let original = self.payload().get(..self.original_len()?).ok_or(Icmpv6Error::BadLengthAttribute)?;
-        Ipv6View::parse_quoted(original).map_err(Icmpv6Error::BadQuotation)
-    }
-
-    /// The extension structure behind the "original datagram" field; `None` when there is none.
-    ///
-    /// # Errors
-    /// [`ExtensionError`] when what stands there is no valid structure.
-    pub fn extension(&self) -> Result<Option<Extension<'a>>, ExtensionError> {
-        let Ok(original_len) = self.original_len() else { return Ok(None) };
-        Extension::behind(self.payload(), original_len)
-    }
 }
 
-/// An ICMPv6 message whose fields can be changed.
-#[derive(Debug)]
-pub struct Icmpv6Mut<'a> {
-    head: &'a mut [u8; HEADER_LEN],
-    payload: &'a mut [u8],
-}
-
-impl<'a> Icmpv6Mut<'a> {
-    /// As [`Icmpv6View::parse`].
-    ///
-    /// # Errors
-    /// [`Icmpv6Error::Truncated`].
-    #[inline]
-    pub fn parse(bytes: &'a mut [u8]) -> Result<Icmpv6Mut<'a>, Icmpv6Error> {
-        let (head, payload) = bytes.split_first_chunk_mut().ok_or(Icmpv6Error::Truncated)?;
-        Ok(Icmpv6Mut { head, payload })
-    }
-
-    /// Sets type and code; the checksum is the caller's.
-    #[inline]
-    pub fn set_kind(&mut self, kind: u8, code: u8) {
-        self.head[0] = kind;
-        self.head[1] = code;
-    }
-
-    /// Sets the identifier of an echo and updates the checksum.
-    #[inline(always)]
-    pub fn rewrite_identifier(&mut self, identifier: u16) {
-        let delta = Delta::of_u16(be16(self.head, 4), identifier);
-        put16(self.head, 4, identifier);
-        self.apply(delta);
-    }
-
+impl Icmpv6Mut<'_> {
     /// Sets the MTU of a "packet too big" and updates the checksum.
     pub fn rewrite_mtu(&mut self, mtu: u32) {
         let delta = Delta::of_u32(be32(self.head, 4), mtu);
         put32(self.head, 4, mtu);
         self.apply(delta);
-    }
-
-    /// Applies a change to the checksum.
-    #[inline(always)]
-    pub fn apply(&mut self, delta: Delta) {
-        let checksum = delta.apply(be16(self.head, 2));
-        put16(self.head, 2, checksum);
     }
 
     /// Computes the checksum from scratch, for a whole message between these addresses.
@@ -317,25 +191,12 @@ impl<'a> Icmpv6Mut<'a> {
         let sum = pseudo(src, dst, HEADER_LEN + self.payload.len());
         put16(self.head, 2, sum.with_bytes(self.head).with_bytes(self.payload).checksum());
     }
-
-    /// The octets behind the 8 of the header.
-    #[inline(always)]
-    pub fn payload_mut(&mut self) -> &mut [u8] {
-        self.payload
-    }
 }
 
 /// Turns the echo request in `message` into its reply in place; swapping the addresses, which leaves the
 /// checksum alone, is the caller's. Returns false, and changes nothing, when it is not an echo request.
 pub fn echo_reply_in_place(message: &mut [u8]) -> bool {
-    let Ok(mut icmp) = Icmpv6Mut::parse(message) else { return false };
-    if icmp.head[0] != kind::ECHO_REQUEST {
-        return false;
-    }
-    let old = be16(icmp.head, 0);
-    icmp.head[0] = kind::ECHO_REPLY;
-    icmp.apply(Delta::of_u16(old, be16(icmp.head, 0)));
-    true
+    Icmpv6Mut::parse(message).is_ok_and(|mut icmp| icmp.turn_echo(kind::ECHO_REQUEST, kind::ECHO_REPLY))
 }
 
 /// The pseudo-header of a message of `length` octets.

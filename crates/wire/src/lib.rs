@@ -16,6 +16,7 @@ pub mod ethernet;
 pub mod fragment;
 pub mod fragment6;
 pub mod gre;
+pub mod icmp;
 pub mod icmpv4;
 pub mod icmpv6;
 pub mod ipv4;
