@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::clock::Tsc;
 use crate::forward::{BenchError, pin};
+use crate::generator::Translation;
 use crate::layout::Layout;
 use crate::memory::{self, TableMemory};
 use crate::offered::{Random, closed_loop, fill};
@@ -16,6 +17,9 @@ use crate::world::{InstanceSpec, Mode};
 /// Options of `bench capacity`.
 #[derive(Debug, Clone, Args)]
 pub struct CapacityArgs {
+    /// What is translated
+    #[arg(long, value_enum, default_value_t = Translation::Nat44)]
+    pub translation: Translation,
     /// Sessions to hold at once
     #[arg(long, default_value_t = 100_000_000, value_parser = clap::value_parser!(u32).range(1_024..=200_000_000))]
     pub sessions: u32,
@@ -41,7 +45,7 @@ pub struct CapacityArgs {
 pub struct CapacityReport {
     /// Always `capacity`.
     pub scenario: &'static str,
-    /// Always `nat44` here.
+    /// What was translated.
     pub translation: &'static str,
     /// How outside ports were given out.
     pub mode: &'static str,
@@ -86,6 +90,7 @@ pub struct CapacityReport {
 fn spec(args: &CapacityArgs) -> RigSpec {
     let layout = Layout::for_sessions(args.sessions, args.ports, args.remotes);
     let instance = InstanceSpec {
+        translation: args.translation,
         mode: args.mode,
         subscribers: layout.subscribers,
         ports: layout.ports,
@@ -94,7 +99,13 @@ fn spec(args: &CapacityArgs) -> RigSpec {
         udp_s: 30_000,
         hold_s: 120,
     };
-    RigSpec { instance, layout, sessions: args.sessions, frame_bytes: 64 }
+    RigSpec {
+        instance,
+        layout,
+        sessions: args.sessions,
+        frame_bytes: args.translation.frame_bytes_min(),
+        tagged: false,
+    }
 }
 
 /// Runs the measurement.
@@ -120,7 +131,7 @@ pub fn capacity(args: &CapacityArgs) -> Result<CapacityReport, BenchError> {
     }
     Ok(CapacityReport {
         scenario: "capacity",
-        translation: "nat44",
+        translation: args.translation.name(),
         mode: args.mode.name(),
         sessions,
         ports_per_subscriber: args.ports,
@@ -146,7 +157,8 @@ impl CapacityReport {
     /// For people.
     pub fn print(&self) {
         println!(
-            "NAT44, {} sessions held, {}, {} ports a subscriber, {} a mapping",
+            "{}, {} sessions held, {}, {} ports a subscriber, {} a mapping",
+            self.translation.to_uppercase(),
             grouped(self.sessions),
             self.mode,
             self.ports_per_subscriber,
@@ -198,18 +210,21 @@ mod tests {
 
     #[test]
     fn all_sessions_fit_and_what_they_were_said_to_need_is_what_they_take() {
-        let args = CapacityArgs {
-            sessions: 100_000,
-            ports: 16,
-            remotes: 4,
-            mode: Mode::Pba,
-            seconds: 0.1,
-            json: false,
-        };
-        let report = capacity(&args).unwrap();
-        assert!(report.ok, "{report:#?}");
-        let taken: u64 = report.tables.iter().map(|row| row.bytes).sum();
-        let said = memory::needed(&spec(&args));
-        assert!(said >= taken && said < taken * 3 / 2 + (32 << 20), "{said} said, {taken} taken");
+        for translation in [Translation::Nat44, Translation::Nat64] {
+            let args = CapacityArgs {
+                translation,
+                sessions: 100_000,
+                ports: 16,
+                remotes: 4,
+                mode: Mode::Pba,
+                seconds: 0.1,
+                json: false,
+            };
+            let report = capacity(&args).unwrap();
+            assert!(report.ok, "{report:#?}");
+            let taken: u64 = report.tables.iter().map(|row| row.bytes).sum();
+            let said = memory::needed(&spec(&args));
+            assert!(said >= taken && said < taken * 3 / 2 + (32 << 20), "{said} said, {taken} taken");
+        }
     }
 }

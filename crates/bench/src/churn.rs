@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use crate::clock::Tsc;
 use crate::forward::{BenchError, difference, drops_of, pin};
+use crate::generator::Translation;
 use crate::layout::Layout;
 use crate::memory;
 use crate::offered::{Load, RING_PACKETS, Random, closed_loop, fill, offer};
@@ -33,6 +34,9 @@ const SNAPSHOT_EVERY: Duration = Duration::from_secs(2);
 /// Options of `bench churn`.
 #[derive(Debug, Clone, Args)]
 pub struct ChurnArgs {
+    /// What is translated
+    #[arg(long, value_enum, default_value_t = Translation::Nat44)]
+    pub translation: Translation,
     /// Sessions in the tables
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1_024..=100_000_000))]
     pub sessions: u32,
@@ -253,7 +257,7 @@ fn settle(rig: &mut Rig, tally: &mut Tally) {
 pub struct ChurnReport {
     /// Always `churn`.
     pub scenario: &'static str,
-    /// Always `nat44` here.
+    /// What was translated.
     pub translation: &'static str,
     /// Sessions in the tables.
     pub sessions: u32,
@@ -274,6 +278,7 @@ pub struct ChurnReport {
 pub fn churn(args: &ChurnArgs) -> Result<ChurnReport, BenchError> {
     let layout = Layout::for_sessions(args.sessions, 16, 4);
     let instance = InstanceSpec {
+        translation: args.translation,
         mode: Mode::Pba,
         subscribers: layout.subscribers,
         ports: layout.ports,
@@ -281,7 +286,13 @@ pub fn churn(args: &ChurnArgs) -> Result<ChurnReport, BenchError> {
         udp_s: 300,
         hold_s: 0,
     };
-    let spec = RigSpec { instance, layout, sessions: args.sessions, frame_bytes: 64 };
+    let spec = RigSpec {
+        instance,
+        layout,
+        sessions: args.sessions,
+        frame_bytes: args.translation.frame_bytes_min(),
+        tagged: false,
+    };
     memory::check(&spec)?;
     pin(0);
     let (tsc, mut rig) = (Tsc::measure(), Rig::new(&spec)?);
@@ -293,7 +304,7 @@ pub fn churn(args: &ChurnArgs) -> Result<ChurnReport, BenchError> {
     let seen = churn_rig(&mut rig, tsc, load, f64::from(args.rate), args.sessions)?;
     Ok(ChurnReport {
         scenario: "churn",
-        translation: "nat44",
+        translation: args.translation.name(),
         sessions: args.sessions,
         rate: args.rate,
         load_percent: args.load,
@@ -307,7 +318,8 @@ impl ChurnReport {
     /// For people.
     pub fn print(&self) {
         println!(
-            "NAT44 with {} sessions, {} of them deleted a second, {} % load both ways",
+            "{} with {} sessions, {} of them deleted a second, {} % load both ways",
+            self.translation.to_uppercase(),
             grouped(u64::from(self.sessions)),
             grouped(u64::from(self.rate)),
             self.load_percent
@@ -342,10 +354,19 @@ mod tests {
 
     #[test]
     fn deleted_sessions_come_back_and_every_lost_packet_is_counted() {
-        let args = ChurnArgs { sessions: 2_048, rate: 20_000, load: 20.0, seconds: 1.5, json: false };
-        let report = churn(&args).unwrap();
-        assert!(report.ok, "{report:#?}");
-        assert!(report.seen.deleted > 0 && report.seen.recreated_per_s > 0.0, "{report:#?}");
-        assert!(report.seen.snapshots > 0 && report.seen.rows > 1_000, "{report:#?}");
+        for translation in [Translation::Nat44, Translation::Nat64] {
+            let args = ChurnArgs {
+                translation,
+                sessions: 2_048,
+                rate: 20_000,
+                load: 20.0,
+                seconds: 1.5,
+                json: false,
+            };
+            let report = churn(&args).unwrap();
+            assert!(report.ok, "{report:#?}");
+            assert!(report.seen.deleted > 0 && report.seen.recreated_per_s > 0.0, "{report:#?}");
+            assert!(report.seen.snapshots > 0 && report.seen.rows > 1_000, "{report:#?}");
+        }
     }
 }

@@ -8,8 +8,7 @@ use serde::Serialize;
 use crate::capacity::{CapacityArgs, CapacityReport, capacity};
 use crate::churn::{ChurnArgs, ChurnReport, churn};
 use crate::forward::{BenchError, ForwardSpec, Way, forward, sessions_per_mapping};
-use crate::generator::{HEADERS, Order, Translation};
-use crate::generator6::HEADERS6;
+use crate::generator::{Order, Translation};
 use crate::labs::bison::bison;
 use crate::labs::eantc::eantc;
 use crate::labs::paper::paper;
@@ -94,10 +93,10 @@ pub enum What {
   carrack bench paper
   carrack bench paper --quick --json | jq .kpis")]
     Paper(LabArgs),
-    /// Published: two million sessions churned through management, 14 workers
+    /// Published: a NAT64 with two million sessions churned through management, 14 workers
     ///
     /// Fills the sessions, searches the rate without loss, then keeps steady traffic while a management client deletes
-    /// up to 70 000 sessions a second. Translates IPv4 for now, where the published lab translated IPv6.
+    /// up to 70 000 sessions a second.
     #[command(after_help = "Examples:
   carrack bench bison
   carrack bench bison --seconds 10
@@ -220,11 +219,7 @@ fn run_forward(args: &ForwardArgs, json: bool) -> ExitCode {
     }
     let spec = ForwardSpec {
         sessions: args.sessions,
-        // Ethernet, IPv4 and UDP headers, 8 bytes of payload, check sequence: always below 64.
-        frame_bytes: match args.translation {
-            Translation::Nat44 => args.frame.max(HEADERS as u32 + 12),
-            Translation::Nat64 => args.frame.max(HEADERS6 as u32 + 18),
-        },
+        frame_bytes: args.frame.max(args.translation.frame_bytes_min()),
         translation: args.translation,
         workers: args.workers,
         order: if args.order == OrderArg::Random { Order::Random } else { Order::Sequential },

@@ -229,11 +229,7 @@ impl Bench {
             if let (Some(frame), Some(number)) = (queue.get(place), numbers.get(place)) {
                 let session = session(&self.subscribers, *number);
                 let outside = self.outside.get((*number / REMOTES) as usize).copied().unwrap_or_default();
-                let verified = match (self.translation, way) {
-                    (Translation::Nat64, Way::In) => verify6(frame.bytes(), &session),
-                    _ => verify(frame.bytes(), way, &session, outside),
-                };
-                match verified {
+                match verify(self.translation, frame.bytes(), way, &session, outside) {
                     Ok(()) => self.verified += 1,
                     Err(error) => self.wrong = Some(error),
                 }
@@ -359,7 +355,20 @@ fn source_of(frame: &[u8]) -> Option<(u32, u16)> {
 }
 
 /// Is this translated packet what it must be, to the last bit of its checksums?
-pub fn verify(frame: &[u8], way: Way, session: &Session, outside: (u32, u16)) -> Result<(), String> {
+pub fn verify(
+    translation: Translation,
+    frame: &[u8],
+    way: Way,
+    session: &Session,
+    outside: (u32, u16),
+) -> Result<(), String> {
+    match (translation, way) {
+        (Translation::Nat64, Way::In) => verify6(frame, session),
+        _ => verify4(frame, way, session, outside),
+    }
+}
+
+fn verify4(frame: &[u8], way: Way, session: &Session, outside: (u32, u16)) -> Result<(), String> {
     let bytes = frame.get(14..).unwrap_or(&[]);
     let packet =
         Ipv4View::parse(bytes).map_err(|error| format!("translated packet does not parse: {error}"))?;

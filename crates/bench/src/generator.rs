@@ -14,8 +14,6 @@ pub const REMOTES: u32 = 4;
 pub const SESSIONS_PER_SUBSCRIBER: u32 = PORTS * REMOTES;
 /// First subscriber address, 10.0.0.0.
 pub const SUBSCRIBER_FIRST: u32 = 0x0a00_0000;
-/// Bytes before the payload: Ethernet, IPv4, UDP.
-pub const HEADERS: usize = 42;
 const PORT_FIRST: u16 = 20_000;
 const REMOTE_PORT: u16 = 443;
 
@@ -109,6 +107,22 @@ impl Translation {
             Self::Nat64 => "nat64",
         }
     }
+
+    /// The word for people.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Nat44 => "NAT44",
+            Self::Nat64 => "NAT64",
+        }
+    }
+
+    /// Bytes of the smallest frame that holds headers of either version, 8 bytes of payload and the check sequence.
+    pub const fn frame_bytes_min(self) -> u32 {
+        match self {
+            Self::Nat44 => 64,
+            Self::Nat64 => 80,
+        }
+    }
 }
 
 /// Writes UDP packets; every packet has its own addresses, ports, identification and payload, and right checksums.
@@ -166,12 +180,7 @@ pub(crate) fn fold(sum: u64) -> u64 {
 }
 
 impl Writer {
-    /// For packets of so many bytes in memory (frame without check sequence), at least 60.
-    pub fn new(bytes: usize) -> Self {
-        Self::of(Translation::Nat44, bytes)
-    }
-
-    /// For this translation.
+    /// For packets of so many bytes in memory (frame without check sequence), at least 60, from IPv6 at least 70.
     pub fn of(translation: Translation, bytes: usize) -> Self {
         let out = Template::new(bytes, INSIDE_MAC, SUBSCRIBER_MAC);
         let into = Template::new(bytes, OUTSIDE_MAC, GATEWAY_MAC);
@@ -262,7 +271,7 @@ mod tests {
 
     #[test]
     fn written_packets_have_right_checksums_and_differ() {
-        let mut writer = Writer::new(60);
+        let mut writer = Writer::of(Translation::Nat44, 60);
         let mut before = Vec::new();
         for number in 0..1_000 {
             let session = session(&[SUBSCRIBER_FIRST, SUBSCRIBER_FIRST + 77], number % 128);

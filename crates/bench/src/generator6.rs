@@ -6,9 +6,9 @@ use carrack_wire::ethernet::MacAddr;
 use crate::generator::{Session, fold};
 
 /// Bytes before the payload: Ethernet, IPv6, UDP.
-pub const HEADERS6: usize = 62;
+const HEADERS6: usize = 62;
 /// Subscriber addresses: 2001:db8:1::/96 and the IPv4 address that the same subscriber has in a NAT44 scenario.
-const SUBSCRIBERS6: u128 = 0x2001_0db8_0001_u128 << 80;
+pub const SUBSCRIBERS6: u128 = 0x2001_0db8_0001_u128 << 80;
 /// The NAT64 prefix, 2001:db8:64::/96.
 pub const PREFIX6: u128 = 0x2001_0db8_0064_u128 << 80;
 

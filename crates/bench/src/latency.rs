@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::clock::Tsc;
 use crate::forward::{BenchError, pin};
+use crate::generator::Translation;
 use crate::layout::Layout;
 use crate::memory;
 use crate::offered::{Load, Outcome, Random, closed_loop, fill, offer};
@@ -15,6 +16,9 @@ use crate::world::{InstanceSpec, Mode};
 /// Options of `bench latency`.
 #[derive(Debug, Clone, Args)]
 pub struct LatencyArgs {
+    /// What is translated
+    #[arg(long, value_enum, default_value_t = Translation::Nat44)]
+    pub translation: Translation,
     /// Load as a share of the capacity, which is measured first
     #[arg(long, default_value = "50%", value_parser = percent)]
     pub load: f64,
@@ -80,7 +84,7 @@ impl Latency {
 pub struct LatencyReport {
     /// Always `latency`.
     pub scenario: &'static str,
-    /// Always `nat44` here.
+    /// What was translated.
     pub translation: &'static str,
     /// Sessions in the tables.
     pub sessions: u64,
@@ -111,6 +115,7 @@ pub struct LatencyReport {
 pub fn latency(args: &LatencyArgs) -> Result<LatencyReport, BenchError> {
     let layout = Layout::for_sessions(args.sessions, 16, 4);
     let instance = InstanceSpec {
+        translation: args.translation,
         mode: Mode::Pba,
         subscribers: layout.subscribers,
         ports: layout.ports,
@@ -118,7 +123,13 @@ pub fn latency(args: &LatencyArgs) -> Result<LatencyReport, BenchError> {
         udp_s: 30_000,
         hold_s: 120,
     };
-    let spec = RigSpec { instance, layout, sessions: args.sessions, frame_bytes: args.frame };
+    let spec = RigSpec {
+        instance,
+        layout,
+        sessions: args.sessions,
+        frame_bytes: args.frame.max(args.translation.frame_bytes_min()),
+        tagged: false,
+    };
     memory::check(&spec)?;
     pin(0);
     let (tsc, mut rig) = (Tsc::measure(), Rig::new(&spec)?);
@@ -131,9 +142,9 @@ pub fn latency(args: &LatencyArgs) -> Result<LatencyReport, BenchError> {
     let outcome = offer(&mut rig, tsc, load, &mut picks);
     Ok(LatencyReport {
         scenario: "latency",
-        translation: "nat44",
+        translation: args.translation.name(),
         sessions: rig.sessions(),
-        frame_bytes: args.frame,
+        frame_bytes: spec.frame_bytes,
         capacity_mpps: capacity / 1e6,
         load_percent: args.load,
         offered_mpps: pps / 1e6,
@@ -150,7 +161,8 @@ impl LatencyReport {
     /// For people.
     pub fn print(&self) {
         println!(
-            "NAT44 latency, {} sessions in random order, {}-byte frames",
+            "{} latency, {} sessions in random order, {}-byte frames",
+            self.translation.to_uppercase(),
             grouped(self.sessions),
             self.frame_bytes
         );
@@ -190,10 +202,22 @@ mod tests {
 
     #[test]
     fn at_a_low_load_nothing_is_lost_and_quantiles_are_in_order() {
-        let args = LatencyArgs { load: 10.0, sessions: 1_024, frame: 64, seconds: 0.2, json: false };
-        let report = latency(&args).unwrap();
-        let Latency { min_us, p50_us, p99_us, p999_us, max_us, .. } = report.latency;
-        assert!(report.ok && report.packets > 0, "{report:#?}");
-        assert!(min_us > 0.0 && p50_us <= p99_us && p99_us <= p999_us && p999_us <= max_us, "{report:#?}");
+        for translation in [Translation::Nat44, Translation::Nat64] {
+            let args = LatencyArgs {
+                translation,
+                load: 10.0,
+                sessions: 1_024,
+                frame: 64,
+                seconds: 0.2,
+                json: false,
+            };
+            let report = latency(&args).unwrap();
+            let Latency { min_us, p50_us, p99_us, p999_us, max_us, .. } = report.latency;
+            assert!(report.ok && report.packets > 0, "{report:#?}");
+            assert!(
+                min_us > 0.0 && p50_us <= p99_us && p99_us <= p999_us && p999_us <= max_us,
+                "{report:#?}"
+            );
+        }
     }
 }

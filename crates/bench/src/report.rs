@@ -72,7 +72,12 @@ impl ForwardReport {
     /// For people.
     pub fn print(&self) {
         let router = self.cycles_per_packet - self.generator_cycles_per_packet;
-        println!("NAT44 forwarding, {} sessions in {} order", grouped(self.sessions), self.order);
+        println!(
+            "{} forwarding, {} sessions in {} order",
+            self.translation.to_uppercase(),
+            grouped(self.sessions),
+            self.order
+        );
         println!();
         println!(
             "  {:<26}{:>12.2} Mpps   ({:.2} Gbit/s at {} bytes)",

@@ -12,9 +12,11 @@ use carrack_pipeline::snapshot::WorkerSizes;
 use carrack_tables::cycles;
 
 use crate::forward::{BenchError, SEED, Way, drops_of, verify};
-use crate::generator::{Session, Writer};
+use crate::generator::{Session, Translation, Writer};
 use crate::layout::Layout;
-use crate::world::{self, FarEnds, GATEWAY_MAC, INSIDE, InstanceSpec, OUTSIDE, OUTSIDE_MAC};
+use crate::world::{
+    self, FarEnds, GATEWAY_MAC, INSIDE, INSIDE_VLAN, InstanceSpec, Mode, OUTSIDE, OUTSIDE_MAC,
+};
 
 /// One burst in so many has a packet verified bit by bit.
 const VERIFY_EVERY: u64 = 64;
@@ -28,8 +30,10 @@ pub struct RigSpec {
     pub layout: Layout,
     /// Table sizes: sessions.
     pub sessions: u32,
-    /// Frame bytes on the wire, check sequence included.
+    /// Frame bytes on the wire, check sequence and tag included.
     pub frame_bytes: u32,
+    /// Frames have a VLAN tag.
+    pub tagged: bool,
 }
 
 impl RigSpec {
@@ -38,6 +42,9 @@ impl RigSpec {
         let mut sizes = world::sizes(self.sessions);
         sizes.nat.mappings = self.layout.mappings().min(self.sessions).max(64);
         sizes.nat.subscribers = self.layout.subscribers.max(64);
+        if self.instance.translation == Translation::Nat64 {
+            sizes.nat.hosts = sizes.nat.subscribers;
+        }
         sizes
     }
 }
@@ -53,6 +60,7 @@ pub struct Rig {
     /// Which sessions there are.
     pub layout: Layout,
     pool: MemPool,
+    frames: Frames,
     writer: Writer,
     mix: Mix,
     reflected: Vec<Frame>,
@@ -60,6 +68,51 @@ pub struct Rig {
     verified: u64,
     wrong: Option<String>,
 }
+
+/// What all frames of a rig have in common.
+#[derive(Debug, Clone, Copy)]
+struct Frames {
+    translation: Translation,
+    /// Bytes of tags: none or four.
+    tag_bytes: usize,
+}
+
+impl Frames {
+    /// A writer for so many bytes on the wire: neither check sequence nor tag is its business.
+    fn writer(self, frame_bytes: u32) -> Writer {
+        let least = self.translation.frame_bytes_min() - FCS;
+        let bytes = frame_bytes.saturating_sub(FCS + self.tag_bytes as u32).max(least);
+        Writer::of(self.translation, bytes as usize)
+    }
+
+    /// Bytes in memory of what the writer writes.
+    fn bytes(self, writer: &Writer) -> usize {
+        writer.bytes() + self.tag_bytes
+    }
+
+    /// A packet from inside into a frame of [`Self::bytes`].
+    #[inline(always)]
+    fn write(self, writer: &mut Writer, session: &Session, frame: &mut [u8]) {
+        if self.tag_bytes == 0 {
+            return writer.write_out(session, frame);
+        }
+        if let Some(untagged) = frame.get_mut(self.tag_bytes..) {
+            writer.write_out(session, untagged);
+            // The stations go to the front, the tag takes their place.
+            frame.copy_within(4..16, 0);
+            frame[12..14].copy_from_slice(&[0x81, 0x00]);
+            frame[14..16].copy_from_slice(&INSIDE_VLAN.to_be_bytes());
+        }
+    }
+
+    /// The frame as if it had no tag; its stations are not to be looked at.
+    fn untagged(self, frame: &[u8]) -> &[u8] {
+        frame.get(self.tag_bytes..).unwrap_or(&[])
+    }
+}
+
+/// Frame check sequence, which is not in memory.
+const FCS: u32 = 4;
 
 /// TSC cycles of the parts of a burst.
 #[derive(Debug, Clone, Copy, Default)]
@@ -82,7 +135,7 @@ struct Mix {
 }
 
 impl Mix {
-    fn new(sizes: &[(u32, u32)]) -> Self {
+    fn new(frames: Frames, sizes: &[(u32, u32)]) -> Self {
         let total: u32 = sizes.iter().map(|(_, weight)| weight).sum();
         // Each size falls due by its weight; the one that is most behind is next.
         let mut credit = vec![0i64; sizes.len()];
@@ -95,7 +148,7 @@ impl Mix {
             }
             order.push(most);
         }
-        let writers = sizes.iter().map(|(bytes, _)| Writer::new(memory_bytes(*bytes))).collect();
+        let writers = sizes.iter().map(|(bytes, _)| frames.writer(*bytes)).collect();
         Self { writers, order, at: 0 }
     }
 
@@ -105,26 +158,32 @@ impl Mix {
     }
 }
 
-/// Bytes in memory of a frame on the wire: its check sequence is not there.
-fn memory_bytes(frame_bytes: u32) -> usize {
-    (frame_bytes as usize).saturating_sub(4).max(60)
-}
-
 impl Rig {
     /// Builds the worker and touches its memory.
     pub fn new(spec: &RigSpec) -> Result<Self, BenchError> {
+        if (spec.instance.translation, spec.instance.mode) == (Translation::Nat64, Mode::Static) {
+            return Err(BenchError(
+                "one-to-one addresses are of IPv4 only; with --translation nat64 choose --mode pba, arbitrary or \
+                 deterministic"
+                    .into(),
+            ));
+        }
         let now = Now::from_s(1);
-        let plan = world::plan_with(spec.instance.instance());
+        let plan = world::plan_with(spec.instance.instance(), spec.tagged);
         let (worker, far) = world::worker_with(0, WorkerGroup::new(1, SEED), plan, spec.sizes(), now)
             .map_err(|error| BenchError(format!("no memory for {} sessions: {error}", spec.sessions)))?;
-        let bytes = memory_bytes(spec.frame_bytes);
+        let tag_bytes = if spec.tagged { 4 } else { 0 };
+        let frames = Frames { translation: spec.instance.translation, tag_bytes };
+        let writer = frames.writer(spec.frame_bytes);
+        let bytes = frames.bytes(&writer);
         Ok(Self {
             worker,
             far: Some(far),
             now,
             layout: spec.layout,
             pool: MemPool::new(1_024, (bytes + 64).next_multiple_of(64) as u16, 128),
-            writer: Writer::new(bytes),
+            frames,
+            writer,
             mix: Mix::default(),
             reflected: Vec::with_capacity(BURST_PACKETS_MAX),
             bursts: 0,
@@ -135,13 +194,13 @@ impl Rig {
 
     /// Another frame size from now on; at most the size the rig was made with.
     pub fn set_frame_bytes(&mut self, frame_bytes: u32) {
-        self.writer = Writer::new(memory_bytes(frame_bytes));
+        self.writer = self.frames.writer(frame_bytes);
         self.mix = Mix::default();
     }
 
     /// Frames of several sizes from now on, each as often as its weight says, evenly mixed.
     pub fn set_mix(&mut self, sizes: &[(u32, u32)]) {
-        self.mix = Mix::new(sizes);
+        self.mix = Mix::new(self.frames, sizes);
     }
 
     /// Writes a packet from inside of each of these sessions into the receive buffer; returns how many.
@@ -150,22 +209,22 @@ impl Rig {
         if !self.mix.order.is_empty() {
             return self.receive_mix(numbers);
         }
-        let bytes = self.writer.bytes() as u16;
+        let bytes = self.frames.bytes(&self.writer) as u16;
         let rx = self.worker.rx_buffer();
         self.pool.alloc_burst(rx, numbers.len(), bytes);
         for (frame, number) in rx.iter_mut().zip(numbers) {
-            self.writer.write_out(&self.layout.session(*number), frame.bytes_mut());
+            self.frames.write(&mut self.writer, &self.layout.session(*number), frame.bytes_mut());
         }
         rx.len()
     }
 
     fn receive_mix(&mut self, numbers: &[u32]) -> usize {
-        let Self { mix, pool, worker, layout, .. } = self;
+        let Self { mix, pool, worker, layout, frames, .. } = self;
         for number in numbers {
             let Some(mut frame) = pool.alloc() else { break };
             let Some(writer) = mix.next() else { break };
-            if let Some(room) = frame.append(writer.bytes()) {
-                writer.write_out(&layout.session(*number), room);
+            if let Some(room) = frame.append(frames.bytes(writer)) {
+                frames.write(writer, &layout.session(*number), room);
             }
             worker.rx_buffer().push(frame);
         }
@@ -216,8 +275,9 @@ impl Rig {
             let place = (self.bursts / VERIFY_EVERY) as usize % left.max(1);
             if let (Some(frame), Some(number)) = (queue.get(place), numbers.get(place)) {
                 let session = self.layout.session(*number);
-                let outside = source_of(frame.bytes());
-                note(verify(frame.bytes(), Way::Out, &session, outside), &mut self.verified, &mut self.wrong);
+                let frame = self.frames.untagged(frame.bytes());
+                let is_right = verify(self.frames.translation, frame, Way::Out, &session, source_of(frame));
+                note(is_right, &mut self.verified, &mut self.wrong);
             }
         }
         pool.free_all(queue);
@@ -231,7 +291,8 @@ impl Rig {
     pub fn reflect(&mut self, numbers: &[u32]) -> (usize, usize) {
         let Some(queue) = self.worker.tx(OUTSIDE) else { return (0, 0) };
         self.reflected.append(queue);
-        self.reflected.iter_mut().for_each(|frame| swap_ends(frame.bytes_mut()));
+        let tag_bytes = self.frames.tag_bytes;
+        self.reflected.iter_mut().for_each(|frame| swap_ends(tag_bytes, frame.bytes_mut()));
         let offered = self.reflected.len();
         self.worker.rx_buffer().append(&mut self.reflected);
         self.worker.process(self.now, OUTSIDE, &mut self.pool);
@@ -246,9 +307,11 @@ impl Rig {
         let left = queue.len();
         if self.bursts.is_multiple_of(VERIFY_EVERY) && left == numbers.len() && left == offered {
             let place = (self.bursts / VERIFY_EVERY) as usize % left.max(1);
-            if let (Some(frame), Some(number)) = (queue.get_mut(place), numbers.get(place)) {
+            if let (Some(frame), Some(number)) = (queue.get(place), numbers.get(place)) {
                 let session: Session = self.layout.session(*number);
-                let is_right = verify_answer(frame.bytes_mut(), &session);
+                // The answer must be what the far end sent, to the subscriber's own endpoint.
+                let frame = self.frames.untagged(frame.bytes());
+                let is_right = verify(self.frames.translation, frame, Way::In, &session, (0, 0));
                 note(is_right, &mut self.verified, &mut self.wrong);
             }
         }
@@ -361,10 +424,14 @@ pub fn source_of(frame: &[u8]) -> (u32, u16) {
 
 /// What a reflector does: MAC addresses, IPv4 addresses and ports change places; no checksum changes by it.
 #[inline(always)]
-fn swap_ends(frame: &mut [u8]) {
-    let Some(head) = frame.first_chunk_mut::<38>() else { return };
-    head[..6].copy_from_slice(&OUTSIDE_MAC.0);
-    head[6..12].copy_from_slice(&GATEWAY_MAC.0);
+fn swap_ends(tag_bytes: usize, frame: &mut [u8]) {
+    if let Some(stations) = frame.first_chunk_mut::<12>() {
+        stations[..6].copy_from_slice(&OUTSIDE_MAC.0);
+        stations[6..].copy_from_slice(&GATEWAY_MAC.0);
+    }
+    let Some(head) = frame.get_mut(tag_bytes..).and_then(|frame| frame.first_chunk_mut::<38>()) else {
+        return;
+    };
     // TTL 64 again, as a far end would send it; its checksum changes by as much.
     let sum = u32::from(!u16::from_be_bytes([head[24], head[25]]));
     let sum = sum + 64 * 256 + (0xffff - u32::from(head[22]) * 256);
@@ -378,20 +445,15 @@ fn swap_ends(frame: &mut [u8]) {
     source.swap_with_slice(destination);
 }
 
-/// The answer must be what the far end sent, to the subscriber's own endpoint.
-fn verify_answer(frame: &mut [u8], session: &Session) -> Result<(), String> {
-    verify(frame, Way::In, session, (0, 0))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::Mode;
 
-    fn spec(mode: Mode) -> RigSpec {
+    fn spec(translation: Translation, mode: Mode) -> RigSpec {
         let layout = Layout::for_sessions(1_024, 16, 2);
         RigSpec {
             instance: InstanceSpec {
+                translation,
                 mode,
                 subscribers: layout.subscribers,
                 ports: layout.ports,
@@ -402,12 +464,14 @@ mod tests {
             layout,
             sessions: 1_024,
             frame_bytes: 64,
+            tagged: false,
         }
     }
 
     #[test]
     fn a_mix_has_every_size_as_often_as_its_weight() {
-        let mut mix = Mix::new(&[(82, 1), (118, 11), (391, 3), (588, 2), (1_318, 3), (1_536, 7)]);
+        let frames = Frames { translation: Translation::Nat44, tag_bytes: 0 };
+        let mut mix = Mix::new(frames, &[(82, 1), (118, 11), (391, 3), (588, 2), (1_318, 3), (1_536, 7)]);
         let mut counts = std::collections::BTreeMap::new();
         for _ in 0..27 * 3 {
             *counts.entry(mix.next().unwrap().bytes() + 4).or_insert(0) += 1;
@@ -418,8 +482,15 @@ mod tests {
 
     #[test]
     fn in_every_mode_packets_go_out_and_their_answers_come_back_and_nothing_stays() {
-        for mode in [Mode::Pba, Mode::Arbitrary, Mode::Deterministic, Mode::Static] {
-            let mut rig = Rig::new(&spec(mode)).unwrap();
+        let modes = [Mode::Pba, Mode::Arbitrary, Mode::Deterministic, Mode::Static];
+        let worlds = modes.map(|mode| (Translation::Nat44, mode)).into_iter();
+        // One-to-one addresses are of IPv4 only.
+        let worlds = worlds.chain(modes[..3].iter().map(|mode| (Translation::Nat64, *mode)));
+        let worlds =
+            worlds.flat_map(|(translation, mode)| [false, true].map(|tagged| (translation, mode, tagged)));
+        for (translation, mode, tagged) in worlds {
+            let mut rig = Rig::new(&RigSpec { tagged, ..spec(translation, mode) }).unwrap();
+            let mode = (translation, mode, tagged);
             let numbers: Vec<u32> = (0..1_024).collect();
             for burst in numbers.chunks(BURST_PACKETS_MAX).chain(numbers.chunks(BURST_PACKETS_MAX)) {
                 assert_eq!(rig.turn(burst, true), (128, 128), "{mode:?}: {:?}", rig.drops());

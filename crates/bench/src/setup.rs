@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::clock::{BurstMeter, BurstTimes, Moment, Tsc};
 use crate::forward::{BenchError, difference, pin};
+use crate::generator::Translation;
 use crate::layout::{Layout, Walk};
 use crate::progress::Progress;
 use crate::report::grouped;
@@ -32,6 +33,9 @@ const GENERATOR_PACKETS: u64 = 1 << 20;
 /// Options of `bench setup`.
 #[derive(Debug, Clone, Args)]
 pub struct SetupArgs {
+    /// What is translated
+    #[arg(long, value_enum, default_value_t = Translation::Nat44)]
+    pub translation: Translation,
     /// How outside ports are given out
     #[arg(long, value_enum, default_value_t = Mode::Pba)]
     pub mode: Mode,
@@ -112,7 +116,7 @@ impl Phase {
 pub struct SetupReport {
     /// Always `setup`.
     pub scenario: &'static str,
-    /// Always `nat44` here.
+    /// What was translated.
     pub translation: &'static str,
     /// How outside ports were given out.
     pub mode: &'static str,
@@ -173,6 +177,7 @@ impl Setup {
         // Twice as many sessions as there is room for: one comes again only long after it expired.
         let layout = Layout::for_sessions(args.sessions * 2, args.ports, args.remotes);
         let instance = InstanceSpec {
+            translation: args.translation,
             mode: args.mode,
             subscribers: layout.subscribers,
             ports: layout.ports,
@@ -180,7 +185,13 @@ impl Setup {
             udp_s: LIFETIME_S,
             hold_s: HOLD_S,
         };
-        let spec = RigSpec { instance, layout, sessions: args.sessions, frame_bytes: 64 };
+        let spec = RigSpec {
+            instance,
+            layout,
+            sessions: args.sessions,
+            frame_bytes: args.translation.frame_bytes_min(),
+            tagged: false,
+        };
         let count = layout.sessions();
         let walk = if args.sequential { Walk::in_order(count) } else { Walk::scattered(count) };
         Ok(Self { rig: Rig::new(&spec)?, tsc: Tsc::measure(), walk, numbers: [0; BURST_PACKETS_MAX] })
@@ -300,7 +311,7 @@ pub fn setup(args: &SetupArgs) -> Result<SetupReport, BenchError> {
     let is_torn_down = run.rig.expire_all();
     let mut report = SetupReport {
         scenario: "setup",
-        translation: "nat44",
+        translation: args.translation.name(),
         mode: args.mode.name(),
         sessions: args.sessions,
         ports_per_subscriber: args.ports,
@@ -339,7 +350,8 @@ impl SetupReport {
     /// For people.
     pub fn print(&self) {
         println!(
-            "NAT44 session set-up, {}, room for {} sessions, {} order, {} a mapping",
+            "{} session set-up, {}, room for {} sessions, {} order, {} a mapping",
+            self.translation.to_uppercase(),
             self.mode,
             grouped(u64::from(self.sessions)),
             self.order,
@@ -383,8 +395,11 @@ mod tests {
 
     #[test]
     fn in_every_mode_sessions_expire_as_fast_as_they_are_made_and_none_is_left() {
-        for mode in [Mode::Pba, Mode::Arbitrary, Mode::Deterministic, Mode::Static] {
+        let modes = [Mode::Pba, Mode::Arbitrary, Mode::Deterministic, Mode::Static];
+        let four = modes.iter().map(|mode| (Translation::Nat44, *mode));
+        for (translation, mode) in four.chain(modes.iter().take(3).map(|mode| (Translation::Nat64, *mode))) {
             let args = SetupArgs {
+                translation,
                 mode,
                 sessions: 20_000,
                 seconds: 1.0,

@@ -20,7 +20,7 @@ use carrack_tables::{ArenaError, PagePreference};
 use carrack_wire::ethernet::MacAddr;
 
 use crate::generator::{PORTS, SESSIONS_PER_SUBSCRIBER, SUBSCRIBER_FIRST, Translation};
-use crate::generator6::PREFIX6;
+use crate::generator6::{PREFIX6, SUBSCRIBERS6};
 
 /// The router's inside port.
 pub const INSIDE_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 1]);
@@ -34,6 +34,9 @@ pub const GATEWAY_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 1, 2]);
 pub const INSIDE: PortId = PortId(0);
 /// Outside port.
 pub const OUTSIDE: PortId = PortId(1);
+/// Tags of the ports in scenarios that have any.
+pub const INSIDE_VLAN: u16 = 1;
+const OUTSIDE_VLAN: u16 = 2;
 /// The router's link-local address inside, and that of the router in front of the subscribers.
 const LINK_LOCAL: u128 = 0xfe80_u128 << 112 | 1;
 const SUBSCRIBERS_NEXT6: u128 = 0xfe80_u128 << 112 | 2;
@@ -91,9 +94,11 @@ impl Mode {
 /// A NAT instance to measure, one worker's.
 #[derive(Debug, Clone)]
 pub struct InstanceSpec {
+    /// What is translated. One-to-one addresses are of IPv4 only.
+    pub translation: Translation,
     /// How ports are given out.
     pub mode: Mode,
-    /// Subscribers, from 10.0.0.0 on.
+    /// Subscribers, from 10.0.0.0 on or the IPv6 addresses that end like it.
     pub subscribers: u32,
     /// Outside ports each of them uses at once.
     pub ports: u32,
@@ -126,7 +131,12 @@ impl InstanceSpec {
                 // Twice what is used: ports are chosen at random among them.
                 let of_each = (ports * 2).next_power_of_two().clamp(8, 32_768);
                 instance.assignment = Assignment::Deterministic { ports_per_subscriber: of_each as u16 };
-                self.subscribers.div_ceil(usable / of_each)
+                // An IPv6 prefix has a power of two of them.
+                let subscribers = match self.translation {
+                    Translation::Nat44 => self.subscribers,
+                    Translation::Nat64 => self.subscribers.next_power_of_two(),
+                };
+                subscribers.div_ceil(usable / of_each)
             }
             Mode::Static => {
                 let last = |first: u32| first + self.subscribers - 1;
@@ -144,6 +154,10 @@ impl InstanceSpec {
         }
         instance.timeouts.udp_s = self.udp_s;
         instance.port_hold_s = self.hold_s;
+        if self.translation == Translation::Nat64 {
+            let bits = self.subscribers.next_power_of_two().trailing_zeros() as u8;
+            serve_six(&mut instance, Prefix6::of(SUBSCRIBERS6 | u128::from(SUBSCRIBER_FIRST), 128 - bits));
+        }
         instance
     }
 
@@ -195,25 +209,26 @@ fn instance(subscribers: u32, workers: u8) -> Instance {
 pub fn plan(translation: Translation, subscribers: u32, workers: u8) -> Arc<Plan> {
     let mut instance = instance(subscribers, workers);
     if translation == Translation::Nat64 {
-        serve_six(&mut instance);
+        serve_six(&mut instance, Prefix6::DEFAULT);
     }
-    plan_with(instance)
+    plan_with(instance, false)
 }
 
-/// Makes it a NAT64.
-fn serve_six(instance: &mut Instance) {
+/// Makes it a NAT64 of these subscribers.
+fn serve_six(instance: &mut Instance, subscribers: Prefix6) {
     instance.subscribers.clear();
     // Invariant: a prefix of 96 bits with octet `u` zero is one.
     let prefix = NatPrefix::new(Prefix6::of(PREFIX6, 96));
     instance.nat64 = prefix.ok().map(|prefix| Nat64 {
         prefixes: vec![Nat64Prefix { via: 1, prefix }],
-        subscribers: vec![Prefix6::DEFAULT],
+        subscribers: vec![subscribers],
         subscriber_len: 128,
     });
 }
 
-/// The plan with this instance.
-pub fn plan_with(instance: Instance) -> Arc<Plan> {
+/// The plan with this instance, of tagged interfaces if so.
+pub fn plan_with(instance: Instance, tagged: bool) -> Arc<Plan> {
+    let vlan = |id| if tagged { Vlan::Single(id) } else { Vlan::None };
     let (inside, outside) = (ip(172, 16, 0, 1), ip(172, 16, 1, 1));
     let route = |prefix, next_hop| Route { vrf: VrfId(0), prefix, next_hop };
     let snapshot = Snapshot {
@@ -223,8 +238,14 @@ pub fn plan_with(instance: Instance) -> Arc<Plan> {
             Port { id: OUTSIDE, name: "outside".into(), mac: OUTSIDE_MAC },
         ],
         interfaces: vec![
-            Some(interface(0, "inside", Side::Inside, INSIDE_MAC, inside)),
-            Some(interface(1, "outside", Side::Outside, OUTSIDE_MAC, outside)),
+            Some(Interface {
+                vlan: vlan(INSIDE_VLAN),
+                ..interface(0, "inside", Side::Inside, INSIDE_MAC, inside)
+            }),
+            Some(Interface {
+                vlan: vlan(OUTSIDE_VLAN),
+                ..interface(1, "outside", Side::Outside, OUTSIDE_MAC, outside)
+            }),
         ],
         vrfs: vec!["default".into()],
         routes: vec![

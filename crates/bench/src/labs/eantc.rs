@@ -3,6 +3,7 @@
 use super::{Kpi, LabArgs, LabReport, fitting, note_on_preemption, zero_loss};
 use crate::clock::Tsc;
 use crate::forward::{BenchError, pin};
+use crate::generator::Translation;
 use crate::latency::Latency;
 use crate::layout::{Layout, Walk};
 use crate::memory;
@@ -50,6 +51,7 @@ fn spec(sessions: u32) -> RigSpec {
     let servers = (sessions / PORTS / clients).max(1);
     let layout = Layout::new(clients, PORTS, servers, 80);
     let instance = InstanceSpec {
+        translation: Translation::Nat44,
         mode: Mode::Static,
         subscribers: clients,
         ports: PORTS,
@@ -57,7 +59,7 @@ fn spec(sessions: u32) -> RigSpec {
         udp_s: 300,
         hold_s: 0,
     };
-    RigSpec { instance, layout, sessions: layout.sessions(), frame_bytes: FRAME_MAX }
+    RigSpec { instance, layout, sessions: layout.sessions(), frame_bytes: FRAME_MAX, tagged: false }
 }
 
 /// One run.

@@ -3,6 +3,7 @@
 use super::{Kpi, LabArgs, LabReport, fitting, note_on_preemption, zero_loss};
 use crate::clock::Tsc;
 use crate::forward::{BenchError, pin};
+use crate::generator::Translation;
 use crate::latency::Latency;
 use crate::layout::{Layout, Walk};
 use crate::memory;
@@ -18,6 +19,7 @@ const SESSIONS: u32 = 7_500_000;
 fn spec(sessions: u32) -> RigSpec {
     let layout = Layout::for_sessions(sessions, 16, 1);
     let instance = InstanceSpec {
+        translation: Translation::Nat44,
         mode: Mode::Pba,
         subscribers: layout.subscribers,
         ports: layout.ports,
@@ -25,7 +27,7 @@ fn spec(sessions: u32) -> RigSpec {
         udp_s: 300,
         hold_s: 4,
     };
-    RigSpec { instance, layout, sessions: layout.sessions(), frame_bytes: 64 }
+    RigSpec { instance, layout, sessions: layout.sessions(), frame_bytes: 64, tagged: false }
 }
 
 /// Runs it.
@@ -42,6 +44,7 @@ pub fn paper(args: &LabArgs) -> Result<LabReport, BenchError> {
         (Mode::Pba, "new sessions, port blocks", 5.0),
     ] {
         let spec = SetupArgs {
+            translation: Translation::Nat44,
             mode,
             sessions: sessions.min(1_000_000),
             seconds: trial_s,
