@@ -109,11 +109,12 @@ impl Walk {
     /// Far apart: consecutive numbers are of different subscribers, and each is still visited once a round.
     pub fn scattered(count: u32) -> Self {
         let count = count.max(1);
-        // The golden section spreads best; made coprime to the count so that the walk reaches all.
-        let mut step = ((f64::from(count) * 0.618_033_988_75) as u32).max(1);
-        while common_divisor(step, count) != 1 {
-            step += 1;
-        }
+        // The golden section spreads best, having no near fractions; of the steps near it, the first that shares this.
+        let golden = ((f64::from(count) * 0.618_033_988_75) as u32).max(1);
+        let is_even =
+            |most| move |step: &u32| largest_quotient(*step, count).is_some_and(|quotient| quotient <= most);
+        let step = (golden..=golden.saturating_add(1_000)).find(is_even(QUOTIENT_MAX));
+        let step = step.or_else(|| (golden..).find(is_even(u32::MAX))).unwrap_or(1);
         Self { next: 0, step: step % count.max(2), count }
     }
 
@@ -127,11 +128,20 @@ impl Walk {
     }
 }
 
-const fn common_divisor(mut a: u32, mut b: u32) -> u32 {
-    while b != 0 {
+/// Of the continued fraction of a step; with larger ones some neighbours are visited soon after each other and then not
+/// for long.
+const QUOTIENT_MAX: u32 = 8;
+
+/// The largest quotient of the continued fraction of `step` ÷ `count`; `None` when they have a common divisor, and a walk
+/// would not reach all numbers. What is left at the end is not counted: small counts have large ones.
+const fn largest_quotient(step: u32, count: u32) -> Option<u32> {
+    let (mut a, mut b, mut largest) = (count, step % count, 0);
+    while b > 1 {
+        let quotient = a / b;
+        largest = if quotient > largest { quotient } else { largest };
         (a, b) = (b, a % b);
     }
-    a
+    if b == 1 || count == 1 { Some(largest) } else { None }
 }
 
 #[cfg(test)]
@@ -165,6 +175,21 @@ mod tests {
             let mut walk = Walk::scattered(count);
             let round: HashSet<_> = (0..count).map(|_| walk.pick()).collect();
             assert_eq!((round.len() as u32, walk.pick()), (count, 0), "{count}");
+        }
+    }
+
+    #[test]
+    fn in_a_scattered_walk_sixteen_neighbours_are_visited_at_even_intervals() {
+        for count in [125_000 * 16, 250_000 * 16, 131_072 * 16, 99_991] {
+            let mut walk = Walk::scattered(count);
+            let (mut last, mut longest) = (0, 0);
+            for at in 0..count {
+                if walk.pick() < 16 {
+                    longest = longest.max(at - last);
+                    last = at;
+                }
+            }
+            assert!(longest < count / 16 * 4, "{count}: {longest} steps without one of sixteen");
         }
     }
 }

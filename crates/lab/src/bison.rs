@@ -8,11 +8,13 @@
 mod churn;
 mod report;
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::command::interrupted;
@@ -24,6 +26,7 @@ use crate::rig::pages::Pages;
 use crate::rig::testpmd::{self, Setup, Testpmd};
 use crate::rig::{self, Directory};
 use crate::traffic::client::{Place, Traffic};
+use crate::traffic::packets::PREFIX6;
 use crate::traffic::{self, Counts, Role, TrafficArgs};
 
 use churn::{Churn, Churned};
@@ -49,6 +52,49 @@ pub(crate) struct Options {
     pub frame_bytes: u16,
     /// Whether frames carry a VLAN tag, as published.
     pub tagged: bool,
+    /// What is translated; NAT64 as published.
+    pub translation: Translation,
+}
+
+/// What is translated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Translation {
+    /// IPv6 subscribers, as published
+    Nat64,
+    /// As many IPv4 subscribers
+    Nat44,
+}
+
+impl Translation {
+    pub const fn title(self) -> &'static str {
+        match self {
+            Translation::Nat64 => "NAT64",
+            Translation::Nat44 => "NAT44",
+        }
+    }
+
+    /// The first subscriber.
+    fn first(self) -> IpAddr {
+        match self {
+            Translation::Nat64 => Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 0).into(),
+            Translation::Nat44 => Ipv4Addr::new(100, 64, 0, 0).into(),
+        }
+    }
+
+    /// Who is translated, in the config, and by which route they are reached; the subscribers' access router is the
+    /// generator.
+    fn config(self) -> (String, &'static str) {
+        match self {
+            Translation::Nat64 => (
+                format!("[nat.nat64]\nprefixes = [\"{PREFIX6}/96\"]\nsubscribers = [\"2001:db8:1::/96\"]"),
+                "prefix = \"2001:db8:1::/96\"\nvia = \"2001:db8:ffff::2\"",
+            ),
+            Translation::Nat44 => (
+                "subscribers = [\"100.64.0.0/10\"]".to_owned(),
+                "prefix = \"100.64.0.0/10\"\nvia = \"192.0.2.2\"",
+            ),
+        }
+    }
 }
 
 /// What came of it.
@@ -137,7 +183,7 @@ fn measure(
     let bytes: u64 = rig.daemon.memory()?.iter().filter(|row| grows(&row.table)).map(|row| row.bytes).sum();
     Ok(Report {
         cores,
-        translation: "NAT44",
+        translation: options.translation.title(),
         subscribers: options.sessions / PORTS,
         sessions: options.sessions,
         frame_bytes: options.frame_bytes,
@@ -180,7 +226,7 @@ impl Rig {
             id: 0,
             ring_log2: RING_LOG2,
             subscribers: options.sessions / PORTS,
-            first: [100, 64, 0, 0].into(),
+            first: options.translation.first(),
             ports: PORTS as u16,
             first_port: FIRST_PORT,
             frame_bytes: options.frame_bytes,
@@ -335,9 +381,10 @@ struct Look {
 fn config(options: &Options, cpu: u16) -> String {
     let sessions = options.sessions + options.sessions / 16 + 4_096;
     // The pool as published for two million sessions; a subscriber takes one block of 256.
+    let (subscribers, route) = options.translation.config();
     let interfaces = |name: &str, device: &str, side: &str, address: &str, vlan: u16| {
         let port = if options.tagged { format!("{name}-port") } else { name.to_owned() };
-        let own = format!("side = \"{side}\"\naddress = [\"{address}\"]\n");
+        let own = format!("side = \"{side}\"\naddress = [{address}]\n");
         let mut text = format!("[[interface]]\nname = \"{port}\"\ndevice = \"{device}\"\n");
         if options.tagged {
             text.push_str(&format!(
@@ -363,10 +410,13 @@ fn config(options: &Options, cpu: u16) -> String {
             "inside",
             &device(0, "inside", ",mac=00:01:02:03:04:01"),
             "inside",
-            "192.0.2.1/30",
+            "\"192.0.2.1/30\", \"2001:db8:ffff::1/64\"",
             VLAN_INSIDE
         ),
-        outside = interfaces("outside", &device(1, "outside", ""), "outside", "192.0.2.5/30", VLAN_OUTSIDE),
+        outside =
+            interfaces("outside", &device(1, "outside", ""), "outside", "\"192.0.2.5/30\"", VLAN_OUTSIDE),
+        inside_route = route,
+        translated = subscribers,
     )
 }
 

@@ -130,6 +130,9 @@ enum Action {
         /// Frames without VLAN tag.
         #[arg(long)]
         untagged: bool,
+        /// What is translated.
+        #[arg(long, value_enum, default_value = "nat64")]
+        translation: bison::Translation,
         /// The carrack executable to measure; this one when not given.
         #[arg(long, value_name = "FILE")]
         carrack: Option<PathBuf>,
@@ -222,6 +225,7 @@ pub fn run(args: LabArgs) -> ExitCode {
             snapshot_every,
             frame,
             untagged,
+            translation,
             carrack,
             json,
         } => executable(carrack).and_then(|binary| {
@@ -234,6 +238,7 @@ pub fn run(args: LabArgs) -> ExitCode {
                 snapshot_every,
                 frame_bytes: frame,
                 tagged: !untagged,
+                translation,
             };
             churn(&options, json)
         }),

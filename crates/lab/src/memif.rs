@@ -9,6 +9,7 @@
 //! `testpmd` makes flows that differ in the destination address, all of one subscriber; the reflector swaps stations,
 //! addresses and ports, so that every packet passes the NAT twice.
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -299,7 +300,7 @@ pub(crate) fn reflector_args(socket: PathBuf, ring_log2: u8) -> TrafficArgs {
         id: 1,
         ring_log2,
         subscribers: 1,
-        first: [100, 64, 0, 0].into(),
+        first: Ipv4Addr::new(100, 64, 0, 0).into(),
         ports: 1,
         first_port: 1,
         frame_bytes: 64,

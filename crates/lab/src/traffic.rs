@@ -6,11 +6,11 @@
 //! standard output ten times a second, one JSON object a line.
 
 pub(crate) mod client;
-mod packets;
+pub(crate) mod packets;
 
 use std::fs;
 use std::io::{BufRead, Write};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -47,9 +47,9 @@ pub struct TrafficArgs {
     /// Subscribers.
     #[arg(long, default_value_t = 1)]
     pub(crate) subscribers: u32,
-    /// The first subscriber's address.
+    /// The first subscriber's address, of either version; IPv6 ones reach the server through a NAT64.
     #[arg(long, default_value = "100.64.0.0")]
-    pub(crate) first: Ipv4Addr,
+    pub(crate) first: IpAddr,
     /// Source ports of each subscriber.
     #[arg(long, default_value_t = 1)]
     pub(crate) ports: u16,
@@ -266,7 +266,7 @@ impl Process {
         }
         self.progress = now;
         for mut frame in self.rx.drain(..) {
-            if packets::answer_arp(frame.bytes_mut(), self.mac) {
+            if packets::answer_neighbour(frame.bytes_mut(), self.mac) {
                 self.tx.push(frame);
             } else if self.role == Role::Reflect {
                 packets::swap(frame.bytes_mut());

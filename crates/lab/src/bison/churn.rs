@@ -1,6 +1,6 @@
 //! The management client: snapshots of all sessions, and random ones deleted in batches.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,7 +34,7 @@ pub(crate) struct Churned {
 /// A session as the snapshot keeps it.
 #[derive(Clone, Copy)]
 struct Key {
-    inside: Ipv4Addr,
+    inside: IpAddr,
     remote: Ipv4Addr,
     inside_port: u16,
     remote_port: u16,
@@ -43,7 +43,7 @@ struct Key {
 /// The part of a row that names the session.
 #[derive(Deserialize)]
 struct Row {
-    inside: Ipv4Addr,
+    inside: IpAddr,
     remote: Ipv4Addr,
     inside_port: u16,
     remote_port: u16,
@@ -179,7 +179,7 @@ fn delete(shared: &Shared, socket: &Path, rate: f64, number: u64) -> Result<(), 
         let sessions = (0..BATCH).filter_map(|_| keys.get(random.below(keys.len()))).map(|key| SessionKey {
             instance: "cgn".to_owned(),
             protocol: "udp".to_owned(),
-            inside: key.inside.into(),
+            inside: key.inside,
             inside_port: key.inside_port,
             remote: key.remote,
             remote_port: key.remote_port,
