@@ -245,6 +245,9 @@ impl Bench {
 
     /// Makes every session by its first packet and learns the outside endpoints.
     fn fill(&mut self) -> Result<(), BenchError> {
+        if self.translation == Translation::Siit {
+            return self.fill_stateless();
+        }
         let mut next = 0;
         while next < self.sessions {
             let packets = (self.sessions - next).min(BURST_PACKETS_MAX as u32);
@@ -278,6 +281,15 @@ impl Bench {
             return Ok(());
         }
         Err(BenchError(format!("only {made} of {} sessions could be made; drops: {drops:?}", self.sessions)))
+    }
+
+    /// Nothing is to be made: every host has its address.
+    fn fill_stateless(&mut self) -> Result<(), BenchError> {
+        for (number, place) in (0..).step_by(REMOTES as usize).zip(&mut self.outside) {
+            let Session { inside, port, .. } = session(&self.subscribers, number);
+            *place = (inside, port);
+        }
+        Ok(())
     }
 
     /// Measures; the generator alone first, then with the router.
@@ -326,7 +338,9 @@ impl Bench {
                 let pick = || chooser.pick();
                 packets += match self.translation {
                     Translation::Nat44 => self.burst::<false>(way, route, BURST_PACKETS_MAX, pick),
-                    Translation::Nat64 => self.burst::<true>(way, route, BURST_PACKETS_MAX, pick),
+                    Translation::Nat64 | Translation::Siit => {
+                        self.burst::<true>(way, route, BURST_PACKETS_MAX, pick)
+                    }
                 } as u64;
                 inwards = if spec.direction == Way::Both { !inwards } else { inwards };
             }
@@ -363,7 +377,7 @@ pub fn verify(
     outside: (u32, u16),
 ) -> Result<(), String> {
     match (translation, way) {
-        (Translation::Nat64, Way::In) => verify6(frame, session),
+        (Translation::Nat64 | Translation::Siit, Way::In) => verify6(frame, session),
         _ => verify4(frame, way, session, outside),
     }
 }
@@ -433,7 +447,7 @@ fn shares(spec: &ForwardSpec, plan: &Plan, group: &WorkerGroup, per_worker: u32)
     for address in SUBSCRIBER_FIRST.. {
         let subscriber = match spec.translation {
             Translation::Nat44 => Inside::V4(address),
-            Translation::Nat64 => {
+            Translation::Nat64 | Translation::Siit => {
                 Inside::V6(subscriber6(&Session { inside: address, port: 0, remote: 0, remote_port: 0 }))
             }
         };
@@ -507,7 +521,11 @@ fn summary(spec: &ForwardSpec, measured: &[Measured]) -> ForwardReport {
     let seconds = measured.iter().map(|m| m.seconds).fold(0.0, f64::max);
     let offered = total(|m| m.offered);
     let mpps = accounts.forwarded as f64 / seconds / 1e6;
-    let sessions = total(|m| m.sessions);
+    let sessions = match spec.translation {
+        // Flows: there are no sessions.
+        Translation::Siit => u64::from(spec.sessions),
+        Translation::Nat44 | Translation::Nat64 => total(|m| m.sessions),
+    };
     let memory = total(|m| m.table_bytes);
     let count = measured.len() as f64;
     ForwardReport {

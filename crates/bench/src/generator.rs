@@ -97,6 +97,8 @@ pub enum Translation {
     Nat44,
     /// IPv6 subscribers
     Nat64,
+    /// IPv6 hosts with IPv4 addresses of their own, without sessions (`forward` alone)
+    Siit,
 }
 
 impl Translation {
@@ -105,6 +107,7 @@ impl Translation {
         match self {
             Self::Nat44 => "nat44",
             Self::Nat64 => "nat64",
+            Self::Siit => "siit",
         }
     }
 
@@ -113,14 +116,20 @@ impl Translation {
         match self {
             Self::Nat44 => "NAT44",
             Self::Nat64 => "NAT64",
+            Self::Siit => "SIIT",
         }
+    }
+
+    /// Are subscribers of IPv6?
+    pub const fn is_six(self) -> bool {
+        !matches!(self, Self::Nat44)
     }
 
     /// Bytes of the smallest frame that holds headers of either version, 8 bytes of payload and the check sequence.
     pub const fn frame_bytes_min(self) -> u32 {
         match self {
             Self::Nat44 => 64,
-            Self::Nat64 => 80,
+            Self::Nat64 | Self::Siit => 80,
         }
     }
 }
@@ -184,8 +193,7 @@ impl Writer {
     pub fn of(translation: Translation, bytes: usize) -> Self {
         let out = Template::new(bytes, INSIDE_MAC, SUBSCRIBER_MAC);
         let into = Template::new(bytes, OUTSIDE_MAC, GATEWAY_MAC);
-        let out6 =
-            (translation == Translation::Nat64).then(|| Template6::new(bytes, INSIDE_MAC, SUBSCRIBER_MAC));
+        let out6 = translation.is_six().then(|| Template6::new(bytes, INSIDE_MAC, SUBSCRIBER_MAC));
         Self { out, out6, into, serial: 0 }
     }
 

@@ -161,6 +161,12 @@ impl Mix {
 impl Rig {
     /// Builds the worker and touches its memory.
     pub fn new(spec: &RigSpec) -> Result<Self, BenchError> {
+        if spec.instance.translation == Translation::Siit {
+            return Err(BenchError(
+                "a stateless translator has no sessions: --translation siit is for `bench forward` alone"
+                    .into(),
+            ));
+        }
         if (spec.instance.translation, spec.instance.mode) == (Translation::Nat64, Mode::Static) {
             return Err(BenchError(
                 "one-to-one addresses are of IPv4 only; with --translation nat64 choose --mode pba, arbitrary or \

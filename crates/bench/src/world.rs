@@ -13,11 +13,13 @@ use carrack_nat::policy::{
 };
 use carrack_pipeline::mailbox::{Command, Event, NatNews, PacketSlot};
 use carrack_pipeline::snapshot::{
-    Interface, Ipv6Interface, NextHop, Policers, Port, Route, Side, Snapshot, Vlan, WorkerSizes,
+    Interface, Ipv6Interface, NextHop, Policers, Port, Route, Side, SiitInstance, Snapshot, Vlan, WorkerSizes,
 };
 use carrack_pipeline::{Plan, Worker, WorkerMail};
 use carrack_tables::{ArenaError, PagePreference};
 use carrack_wire::ethernet::MacAddr;
+use carrack_xlat::Siit;
+use carrack_xlat::eam::{EamTable, Entry};
 
 use crate::generator::{PORTS, SESSIONS_PER_SUBSCRIBER, SUBSCRIBER_FIRST, Translation};
 use crate::generator6::{PREFIX6, SUBSCRIBERS6};
@@ -133,7 +135,7 @@ impl InstanceSpec {
                 instance.assignment = Assignment::Deterministic { ports_per_subscriber: of_each as u16 };
                 // An IPv6 prefix has a power of two of them.
                 let subscribers = match self.translation {
-                    Translation::Nat44 => self.subscribers,
+                    Translation::Nat44 | Translation::Siit => self.subscribers,
                     Translation::Nat64 => self.subscribers.next_power_of_two(),
                 };
                 subscribers.div_ceil(usable / of_each)
@@ -211,7 +213,7 @@ pub fn plan(translation: Translation, subscribers: u32, workers: u8) -> Arc<Plan
     if translation == Translation::Nat64 {
         serve_six(&mut instance, Prefix6::DEFAULT);
     }
-    plan_with(instance, false)
+    if translation == Translation::Siit { stateless_plan() } else { plan_with(instance, false) }
 }
 
 /// Makes it a NAT64 of these subscribers.
@@ -226,12 +228,37 @@ fn serve_six(instance: &mut Instance, subscribers: Prefix6) {
     });
 }
 
+/// The plan with a stateless translator: hosts have the IPv4 addresses that subscribers of a NAT44 have inside.
+fn stateless_plan() -> Arc<Plan> {
+    let hosts = Entry {
+        v4: Prefix4::of(SUBSCRIBER_FIRST, 8),
+        v6: Prefix6::of(SUBSCRIBERS6 | u128::from(SUBSCRIBER_FIRST), 104),
+    };
+    // Invariant: both sides of one entry have 24 bits left, and octet `u` of the prefix is zero.
+    let translator = Siit {
+        prefixes: NatPrefix::new(Prefix6::of(PREFIX6, 96)).into_iter().collect(),
+        eam: EamTable::new(&[hosts]).unwrap_or_default(),
+        ..Siit::default()
+    };
+    let siit = SiitInstance { name: "bench".into(), vrf: VrfId(0), ipv4: vec![], translator };
+    let (mut snapshot, (v4, v6)) = (snapshot(vec![], false), siit.routes(0));
+    snapshot.routes.retain(|route| route.prefix != hosts.v4);
+    snapshot.routes.extend(v4);
+    snapshot.routes6.extend(v6);
+    snapshot.siit.push(siit);
+    Arc::new(Plan::new(Arc::new(snapshot)))
+}
+
 /// The plan with this instance, of tagged interfaces if so.
 pub fn plan_with(instance: Instance, tagged: bool) -> Arc<Plan> {
+    Arc::new(Plan::new(Arc::new(snapshot(vec![instance], tagged))))
+}
+
+fn snapshot(instances: Vec<Instance>, tagged: bool) -> Snapshot {
     let vlan = |id| if tagged { Vlan::Single(id) } else { Vlan::None };
     let (inside, outside) = (ip(172, 16, 0, 1), ip(172, 16, 1, 1));
     let route = |prefix, next_hop| Route { vrf: VrfId(0), prefix, next_hop };
-    let snapshot = Snapshot {
+    Snapshot {
         generation: 1,
         ports: vec![
             Port { id: INSIDE, name: "inside".into(), mac: INSIDE_MAC },
@@ -264,14 +291,13 @@ pub fn plan_with(instance: Instance, tagged: bool) -> Arc<Plan> {
         policers: Policers::default(),
         fragment_timeout_ms: 2_000,
         siit: vec![],
-        nat: Arc::new(NatPolicy { instances: vec![instance] }),
-    };
-    Arc::new(Plan::new(Arc::new(snapshot)))
+        nat: Arc::new(NatPolicy { instances }),
+    }
 }
 
 /// Table sizes for a worker with so many sessions of this translation.
 pub fn sizes_for(translation: Translation, sessions: u32) -> WorkerSizes {
-    let mut sizes = sizes(sessions);
+    let mut sizes = sizes(if translation == Translation::Siit { 0 } else { sessions });
     if translation == Translation::Nat64 {
         sizes.nat.hosts = sizes.nat.subscribers;
     }

@@ -36,36 +36,40 @@ pub(crate) struct Pass {
     pub(crate) total: u16,
     /// It is one of IPv6.
     pub(crate) six: bool,
+    /// Bytes of the IP packet when a stateless translator takes it, whose number is in `ports`; else 0.
+    pub(crate) stateless: u16,
     /// Why it got no session.
     refused: Option<Reason>,
 }
 
 impl Pass {
     /// The packet as one that may open a session here: UDP, which needs no state to begin with.
-    fn opening(&self, common: &Common) -> Option<Flow> {
+    fn opening(&self, common: &Common, frame: &Frame) -> Option<Flow> {
         let is_udp = Some(self.state) == common_state(Proto::Udp, 0);
+        if self.line != NO_LINE || self.total == 0 || !is_udp {
+            return None;
+        }
         let (src, dst) = ((self.addresses >> 32) as u32, self.addresses as u32);
-        // No session vouches for the addresses yet.
-        let may = self.line == NO_LINE
-            && self.total != 0
-            && !self.six
-            && is_udp
-            && in_transit(src)
-            && in_transit(dst);
-        may.then_some(Flow {
+        let l3 = 14 + u16::from(common.tag_bytes);
+        let flow = Flow {
             src,
             dst,
             sport: (self.ports >> 16) as u16,
             dport: self.ports as u16,
             vrf: common.vrf,
-            l3: 14 + u16::from(common.tag_bytes),
-            l4: 34 + u16::from(common.tag_bytes),
+            l3,
+            l4: l3 + 20,
             proto: Proto::Udp,
             ip_proto: 17,
             bits: 0,
             kind: Kind::Whole,
             ..Flow::default()
-        })
+        };
+        if self.six {
+            return self.opening_six(flow, frame.bytes());
+        }
+        // No session vouches for the addresses yet.
+        (in_transit(src) && in_transit(dst)).then_some(flow)
     }
 }
 
@@ -84,7 +88,7 @@ impl Lane {
 
     /// How many packets from this one on are surely for the general stages.
     fn waiting_from(&self, at: usize) -> usize {
-        self.passes.iter().skip(at).take_while(|pass| pass.line == NO_LINE).count()
+        self.passes.iter().skip(at).take_while(|pass| pass.line == NO_LINE && pass.stateless == 0).count()
     }
 }
 
@@ -159,7 +163,7 @@ impl Worker {
             let driver = self.driver(exits, entry);
             let missing = driver.fetch_all(passes);
             if OUT && missing {
-                self.expect_misses(passes, &entry.common);
+                self.expect_misses(rx, passes, &entry.common);
             }
             clock.lap(&mut self.stats, Stage::Nat);
             *known = true;
@@ -171,8 +175,9 @@ impl Worker {
             let run = self.driver(exits, entry).pass_all::<OUT, TAG>(frames, passes, room - count);
             count += run.count;
             bytes += run.bytes;
-            let stopped = passes.get_mut(run.count).filter(|_| OUT && count < room);
-            if !stopped.is_some_and(|pass| self.open(pass, entry)) {
+            let stopped =
+                passes.get_mut(run.count).zip(frames.get(run.count)).filter(|_| OUT && count < room);
+            if !stopped.is_some_and(|(pass, frame)| self.open(pass, frame, entry)) {
                 break;
             }
         }
@@ -214,9 +219,11 @@ impl Worker {
 
     /// Fetches what new sessions of these packets will need.
     #[inline(never)]
-    fn expect_misses(&mut self, passes: &[Pass], common: &Common) {
-        for flow in passes.iter().filter_map(|pass| pass.opening(common)) {
-            self.nat.expect_miss(&flow);
+    fn expect_misses(&mut self, frames: &[Frame], passes: &[Pass], common: &Common) {
+        for (pass, frame) in passes.iter().zip(frames) {
+            if let Some(flow) = pass.opening(common, frame) {
+                self.nat.expect_miss(&flow);
+            }
         }
         self.nat.prepare();
     }
@@ -224,10 +231,13 @@ impl Worker {
     /// Makes the session of a packet from inside that has none: false when it stays without. Why, if it was refused, is
     /// kept with the packet, for the general stages to end it by.
     #[inline(never)]
-    fn open(&mut self, pass: &mut Pass, entry: &Entry) -> bool {
-        let Some(flow) = pass.opening(&entry.common) else { return false };
-        let (plan, here) = (&self.plan, flow.vrf);
-        let routed_outside = |outside, destination| leaves(plan, here, outside, destination);
+    fn open(&mut self, pass: &mut Pass, frame: &Frame, entry: &Entry) -> bool {
+        let Some(flow) = pass.opening(&entry.common, frame) else { return false };
+        if pass.six && !self.admits_six(&flow) {
+            return false;
+        }
+        let (plan, here, six) = (&self.plan, flow.vrf, pass.six);
+        let routed_outside = |outside, destination| leaves(plan, (here, six), outside, destination);
         match self.nat.open_from_inside(&flow, pass.hash, entry.now, routed_outside) {
             Ok(line) => {
                 pass.line = line;
@@ -277,7 +287,8 @@ impl Driver<'_> {
     fn recognise_all<const OUT: bool, const TAG: usize>(&self, frames: &[Frame], passes: &mut [Pass]) {
         let direction = if OUT { Direction::Out } else { Direction::In };
         for (frame, pass) in frames.iter().zip(passes) {
-            (pass.total, pass.line, pass.refused, pass.six) = (0, NO_LINE, None, false);
+            (pass.total, pass.line, pass.refused) = (0, NO_LINE, None);
+            (pass.six, pass.stateless) = (false, 0);
             let Some(seen) = recognise::<TAG>(&self.common, frame.bytes()) else {
                 if OUT && self.common.link6.is_some() {
                     self.recognise_from_six::<TAG>(frame.bytes(), pass);
@@ -285,6 +296,9 @@ impl Driver<'_> {
                 continue;
             };
             let Seen { addresses, ports, total, proto, bits } = seen;
+            if self.common.stateless_from_four && self.is_for_stateless::<OUT>(addresses, total, pass) {
+                continue;
+            }
             let Some(state) = common_state(proto, bits) else { continue };
             // A session vouches for all addresses but the pool's, which config chooses.
             if !OUT && !in_transit(addresses as u32) {
@@ -356,6 +370,9 @@ impl Driver<'_> {
         pass: &Pass,
         frame: &mut Frame,
     ) -> Option<u16> {
+        if pass.stateless != 0 {
+            return self.pass_stateless::<TAG>(pass, frame);
+        }
         if OUT {
             if pass.six { self.pass_from_six::<TAG>(pass, frame) } else { None }
         } else if self.common.crosses {

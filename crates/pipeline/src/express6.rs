@@ -1,16 +1,46 @@
 //! The express lane for packets between IPv6 and IPv4: the same three turns, with headers exchanged in the third.
 
-use carrack_base::Proto;
+use carrack_base::{Family, Proto};
 use carrack_frame::Frame;
-use carrack_nat::{Direction, NO_LINE, SIX_BYTES, SIX_GROWTH, common_state, needs_no_cut};
+use carrack_nat::{Direction, Flow, NO_LINE, SIX_BYTES, SIX_GROWTH, common_state, needs_no_cut};
 use carrack_wire::ethernet::ethertype;
+use carrack_wire::ipv6::{HEADER_LEN, is_link_local, is_multicast};
 
 use crate::exits::Exit;
 use crate::express::{Driver, Pass};
 use crate::parse::recognise_six;
+use crate::worker::Worker;
 
 /// Ethernet without tags.
 const UNTAGGED: usize = 14;
+
+impl Pass {
+    /// The packet from IPv6 as one that may open a session here: `flow` is what those of either version have.
+    pub(crate) fn opening_six(&self, flow: Flow, frame: &[u8]) -> Option<Flow> {
+        let head = frame.get(usize::from(flow.l3)..)?.first_chunk::<HEADER_LEN>()?;
+        let address =
+            |at: usize| head.get(at..).and_then(|b| b.first_chunk()).copied().map(u128::from_be_bytes);
+        let (src6, dst6) = (address(8)?, address(24)?);
+        // No session vouches for the source yet.
+        may_be_answered(src6).then_some(Flow {
+            src: 0,
+            family: Family::V6,
+            src6,
+            dst6,
+            via: (self.addresses >> 32) as u16,
+            l4: flow.l3 + HEADER_LEN as u16,
+            ..flow
+        })
+    }
+}
+
+impl Worker {
+    /// Will the NAT take this packet from IPv6 for what the lane takes it for? The general stages say why not.
+    pub(crate) fn admits_six(&self, flow: &Flow) -> bool {
+        let mut admitted = *flow;
+        self.nat.admit(&mut admitted) == Ok(true) && admitted == *flow
+    }
+}
 
 impl Driver<'_> {
     /// First turn for a packet that is not a common one of IPv4: a common one of IPv6 to a NAT64 prefix?
@@ -18,9 +48,13 @@ impl Driver<'_> {
     pub(crate) fn recognise_from_six<const TAG: usize>(&self, frame: &[u8], pass: &mut Pass) {
         let Some(link) = &self.common.link6 else { return };
         let Some(seen) = recognise_six::<TAG>(&self.common, link, frame) else { return };
-        let Some(state) = common_state(seen.proto, seen.bits) else { return };
         let vrf = self.common.vrf;
-        let Some((via, destination)) = self.tables.embedded(vrf, seen.dst) else { return };
+        let Some((via, destination)) = self.tables.embedded(vrf, seen.dst) else {
+            return if self.common.stateless {
+                self.note_stateless_six(&seen, pass)
+            };
+        };
+        let Some(state) = common_state(seen.proto, seen.bits) else { return };
         if self.owner.is_some_and(|own| self.tables.directory().owner_of_six(vrf, via, seen.src) != own) {
             return;
         }
@@ -88,7 +122,7 @@ impl Driver<'_> {
 
 /// Writes the link header before the packet, with another type than the interface's own when one is given.
 #[inline(always)]
-fn put_link(exit: &Exit, frame: &mut Frame, kind: Option<u16>) {
+pub(crate) fn put_link(exit: &Exit, frame: &mut Frame, kind: Option<u16>) {
     let length = usize::from(exit.header.len);
     let bytes = frame.bytes_mut();
     if length == UNTAGGED
@@ -104,4 +138,10 @@ fn put_link(exit: &Exit, frame: &mut Frame, kind: Option<u16>) {
     {
         place.copy_from_slice(&kind.to_be_bytes());
     }
+}
+
+/// Is it the address of a host beyond this link? Packets from others are for the general stages to refuse.
+pub(crate) const fn may_be_answered(address: u128) -> bool {
+    let is_nowhere = address <= 1 || address >> 32 == 0xffff;
+    !is_nowhere && !is_multicast(address) && !is_link_local(address)
 }

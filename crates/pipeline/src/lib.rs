@@ -12,6 +12,7 @@ mod dump;
 mod exits;
 mod express;
 mod express6;
+mod express_siit;
 mod forward;
 mod fragments;
 mod local;

@@ -18,8 +18,12 @@ use crate::worker::Worker;
 
 /// Would an untranslated packet leave by an outside interface, seen from its own routing instance first? Where nothing
 /// leads it would not: it goes on untouched to its drop, and takes no session for that.
-pub(crate) fn leaves(plan: &Plan, here: VrfId, outside: VrfId, destination: u32) -> bool {
+/// `six`: an IPv6 packet to a NAT64 prefix cannot go on as it is, so it goes wherever the address leads.
+pub(crate) fn leaves(plan: &Plan, (here, six): (VrfId, bool), outside: VrfId, destination: u32) -> bool {
     let from_outside = plan.route(outside, destination);
+    if six {
+        return !matches!(from_outside, None | Some(Hop::Local));
+    }
     if here == outside {
         // Where there is no way outside at all, what has no route would have gone there: a host that nobody serves is
         // told so rather than that there is no route.
@@ -194,11 +198,7 @@ impl Worker {
             meta.line,
             frame.bytes_mut(),
             now,
-            |outside, destination| match six {
-                false => leaves(plan, here, outside, destination),
-                // An IPv6 packet to a NAT64 prefix cannot go on as it is, so it goes wherever the address leads.
-                true => !matches!(plan.route(outside, destination), None | Some(Hop::Local)),
-            },
+            |outside, destination| leaves(plan, (here, six), outside, destination),
         );
         match verdict {
             Verdict::Translated { line, created, vrf, hairpin } => {

@@ -101,6 +101,9 @@ pub(crate) struct Common {
     pub(crate) link6: Option<[u64; 3]>,
     /// Some instance translates between IPv6 and IPv4.
     pub(crate) crosses: bool,
+    /// There are stateless translators; and no NAT has a say in what comes to them from IPv4.
+    pub(crate) stateless: bool,
+    pub(crate) stateless_from_four: bool,
     /// Bytes of its tags: 0, 4 or 8.
     pub(crate) tag_bytes: u8,
     /// The last four bytes of the own address: who has these as source is looked at more closely.
@@ -404,10 +407,14 @@ fn common_of(snapshot: &Snapshot, interface: &Interface) -> Option<Common> {
     let (mac, header) = (interface.mac.0, header_of(interface));
     let link = |family| common_link(interface.mac, &header, family);
     let crosses = snapshot.nat.instances.iter().any(|instance| instance.nat64.is_some());
+    let stateless = snapshot.siit.iter().any(|siit| siit.vrf == interface.vrf);
+    let is_guarded = snapshot.nat.instances.iter().any(|instance| instance.inside_vrf == interface.vrf);
     (interface.up && !interface.urpf).then_some(Common {
         link: link(Family::V4),
-        link6: (crosses && interface.ipv6.is_some()).then(|| link(Family::V6)),
+        link6: ((crosses || stateless) && interface.ipv6.is_some()).then(|| link(Family::V6)),
         crosses,
+        stateless,
+        stateless_from_four: stateless && (interface.side != Side::Inside || !is_guarded),
         tag_bytes: header.len - UNTAGGED,
         mac_tail: u32::from_le_bytes([mac[2], mac[3], mac[4], mac[5]]),
         interface: interface.id,

@@ -45,7 +45,10 @@ impl Worker {
             Family::V4 => translate_to_v6(plan, &mut frame, meta, &instance.translator),
             Family::V6 => {
                 self.identification = self.identification.wrapping_add(1);
-                let dice = Dice { identification: self.identification, random: self.rng.next_u64() as u32 };
+                // Only an error's source is chosen at random.
+                let is_error = meta.flow.kind == Kind::IcmpError;
+                let random = if is_error { self.rng.next_u64() as u32 } else { 0 };
+                let dice = Dice { identification: self.identification, random };
                 translate_to_v4(plan, &mut frame, meta, &instance.translator, dice)
             }
         };

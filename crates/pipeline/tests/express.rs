@@ -2,13 +2,16 @@
 
 mod common;
 
-use carrack_base::{IfIndex, Now, PortId, Reason};
+use carrack_base::{IfIndex, Now, PortId, Reason, VrfId};
 use carrack_frame::FramePool;
 use carrack_nat::Rng;
 use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
 use carrack_pipeline::mailbox::{Capture, CaptureSlot, Command, PacketFilter};
+use carrack_pipeline::snapshot::SiitInstance;
 use carrack_wire::checksum;
 use carrack_wire::tcp::flag;
+use carrack_xlat::eam::{EamTable, Entry};
+use carrack_xlat::{Rules, Siit};
 use common::net6::*;
 use common::*;
 
@@ -163,6 +166,68 @@ fn express_lane_and_general_stages_translate_between_versions_alike() {
         })
     };
     (1..=6).for_each(|seed| both_ways_are_one(seed, world64, any_packet_of_both));
+}
+
+/// RFC 7915 §4, §5: the same of a stateless translator, beside a NAT and alone.
+#[test]
+fn express_lane_and_general_stages_translate_without_a_session_alike() {
+    let stateless = |has_nat: bool| {
+        world6_with(|s| {
+            let entry =
+                Entry { v4: "198.18.5.0/28".parse().unwrap(), v6: "2001:db8:1::/124".parse().unwrap() };
+            let translator = Siit {
+                prefixes: vec![NatPrefix::new("2001:db8:64::/96".parse().unwrap()).unwrap()],
+                eam: EamTable::new(&[entry]).unwrap(),
+                rules: Rules { lowest_ipv6_mtu: 1_300, ..Rules::default() },
+                ..Siit::default()
+            };
+            let instance = SiitInstance { name: "siit".into(), vrf: VrfId(0), ipv4: vec![], translator };
+            let (v4, v6) = instance.routes(0);
+            s.siit.push(instance);
+            s.routes.extend(v4);
+            s.routes6.extend(v6);
+            if !has_nat {
+                s.nat = std::sync::Arc::default();
+            }
+        })
+    };
+    for has_nat in [true, false] {
+        (1..=6).for_each(|seed| both_ways_are_one(seed, || stateless(has_nat), any_stateless_packet));
+    }
+}
+
+/// As [`any_packet_of_both`], to and from a stateless translator's hosts too.
+fn any_stateless_packet(rng: &mut Rng, port: u16, tags: &[u16], endpoints: &[(u32, u16)]) -> Vec<u8> {
+    if port != OUT && rng.below(2) == 0 || rng.below(4) == 0 {
+        return any_packet_of_both(rng, port, tags, endpoints);
+    }
+    let from =
+        if port == OUT { e(REMOTES[rng.below(REMOTES.len())]).0 } else { HOSTS[rng.below(HOSTS.len())] };
+    let to = ["198.18.5.5", "198.18.5.6", "198.18.5.9"][rng.below(3)];
+    let long = vec![3; [0, 40, 1_230, 1_300, 1_460][rng.below(5)]];
+    let mut base = packet(port, from, to).payload(&long);
+    if rng.below(2) == 0 {
+        base = base.dont_fragment();
+    }
+    let mut frame = match rng.below(8) {
+        0..4 => base.udp(80, 1_000).build(),
+        4..6 => base.tcp(80, 1_000, flag::ACK).build(),
+        6 => base.udp_without_checksum(80, 1_000).build(),
+        _ => base.echo_request(7, 1).build(),
+    };
+    frame.resize(frame.len().max(60), 0);
+    if rng.below(4) == 0 {
+        let at = rng.below(54);
+        frame[at] ^= 1 << rng.below(8);
+        if rng.below(2) == 0 {
+            forge(&mut frame);
+        }
+    }
+    if rng.below(16) == 0 {
+        frame[22] = rng.below(3) as u8;
+        forge(&mut frame);
+    }
+    tag(rng, frame, tags)
 }
 
 /// As [`any_packet`]; from inside half of them of IPv6.
