@@ -38,6 +38,8 @@ pub enum IcmpReply {
     HostUnreachable,
     /// Destination Unreachable, port (3/3 | 1/4).
     PortUnreachable,
+    /// Destination Unreachable, protocol; IPv6 calls it port (3/2 | 1/4).
+    ProtocolUnreachable,
     /// Destination Unreachable, fragmentation needed (3/4), or Packet Too Big (2/0), with the next hop's MTU.
     FragmentationNeeded,
     /// Source Route Failed (3/5; nothing in IPv6).
@@ -62,6 +64,7 @@ impl IcmpReply {
             Self::NetUnreachable => "3/0 | 1/0 network unreachable",
             Self::HostUnreachable => "3/1 | 1/3 host unreachable",
             Self::PortUnreachable => "3/3 | 1/4 port unreachable",
+            Self::ProtocolUnreachable => "3/2 protocol unreachable | 1/4 port unreachable",
             Self::FragmentationNeeded => "3/4 fragmentation needed | 2/0 packet too big",
             Self::SourceRouteFailed => "3/5 source route failed",
             Self::BeyondScope => "1/2 beyond scope of source address",
@@ -182,13 +185,14 @@ reasons! {
     NatSubscriberDenied, "nat-subscriber-denied", Info, AdminProhibited, "The inside address is in no range that the NAT instance serves.";
     NatHairpinDenied, "nat-hairpin-denied", Info, AdminProhibited, "Hairpinning is switched off in the NAT instance.";
     NatProtocolUnsupported, "nat-protocol-unsupported", Info, Silent, "A protocol without ports needs a one-to-one mapping, and this subscriber has none.";
+    Nat64ProtocolUnsupported, "nat64-protocol-unsupported", Info, ProtocolUnreachable, "Another protocol than TCP, UDP and ICMP between IPv6 and IPv4 (RFC 6146 §3.4).";
     Nat64SourceInvalid, "nat64-source-invalid", Warning, Silent, "The IPv6 source is within a NAT64 prefix itself: it would go round for ever (RFC 6146 §3.5).";
     Nat64DestinationInvalid, "nat64-destination-invalid", Info, NetUnreachable, "The IPv4 address in the destination is none of a host, or not global behind the well-known prefix (RFC 6052 §3.1).";
     // IPv6 to IPv4 and back
     XlatSegmentsLeft, "xlat-segments-left", Info, ParameterProblem, "A routing header has nodes left to visit, which IPv4 cannot say (RFC 7915 §5.1).";
     XlatExtensionBehindFragment, "xlat-extension-behind-fragment", Info, AdminProhibited, "An extension header follows the fragment header (RFC 7915 §5.1.1).";
     XlatOptionsInvalid, "xlat-options-invalid", Warning, Silent, "IPv4 options that cannot be read, so whether they hold a source route is unknown.";
-    XlatIcmpFragment, "xlat-icmp-fragment", Info, AdminProhibited, "A piece of an ICMP message, whose checksum cannot be brought to the other version (RFC 7915 §1.2).";
+    XlatIcmpFragment, "xlat-icmp-fragment", Info, Silent, "A piece of an ICMP message, whose checksum cannot be brought to the other version (RFC 7915 §1.2).";
     XlatIcmpUntranslatable, "xlat-icmp-untranslatable", Info, Silent, "An ICMP message without counterpart in the other version (RFC 7915 §4.2, §5.2).";
     XlatUdpZeroChecksum, "xlat-udp-zero-checksum", Info, AdminProhibited, "A fragment of UDP without checksum, for which IPv6 needs one (RFC 7915 §4.5).";
     XlatForeignProtocol, "xlat-foreign-protocol", Warning, AdminProhibited, "A protocol number that means ICMP, or an extension header, in the other version only: copied, it would let the sender forge those.";

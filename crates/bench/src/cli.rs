@@ -29,7 +29,7 @@ pub struct BenchArgs {
 /// The measurements there are.
 #[derive(Debug, Subcommand)]
 pub enum What {
-    /// Forwarding rate with N sessions of NAT44 or NAT64, or N flows of a stateless translator, in process: no NIC, no root
+    /// Forwarding rate with N sessions of NAT44 or NAT64, or stateless, in process: no NIC, no root
     ///
     /// Fills N sessions (16 ports a subscriber, 4 remote endpoints a port, port blocks of 512), then forwards UDP
     /// packets of them. Every packet is written anew before it is forwarded, which is part of the time measured; what
@@ -115,7 +115,7 @@ pub struct ForwardArgs {
     /// Sessions in the tables, all workers together
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=200_000_000))]
     pub sessions: u32,
-    /// Bytes of a frame, check sequence included; with nat64 and siit at least 80, in either version
+    /// Bytes of a frame, check sequence included; with nat64 and siit at least 80
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(64..=1_522))]
     pub frame: u32,
     /// What is translated

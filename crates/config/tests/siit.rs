@@ -135,3 +135,20 @@ fn prefix_of_nat64_is_not_that_of_a_stateless_translator() {
     let errors = Config::from_str("t.toml", text).unwrap_err();
     assert!(errors.iter().any(|error| error.message.contains("NAT64 of `cgn`")), "{}", errors[0]);
 }
+
+#[test]
+fn a_route_to_a_translators_prefix_would_contradict_it() {
+    let with = |prefix: &str| {
+        format!(
+            "[[interface]]\nname = \"lan\"\ndevice = \"mem:lan\"\naddress = [\"2001:db8::1/64\"]\n[[route]]\nprefix = \
+             \"{prefix}\"\nvia = \"2001:db8::2\"\n[[siit]]\nname = \"s\"\nprefixes = [\"64:ff9b::/96\"]\n"
+        )
+    };
+    let errors = Config::from_str("t.toml", &with("64:ff9b::/96")).unwrap_err();
+    assert_eq!((errors.len(), errors[0].line), (1, 10), "{}", errors[0]);
+    assert!(errors[0].message.contains("64:ff9b::/96 leads to a [[route]] already"), "{}", errors[0]);
+    // What is within leads elsewhere (RFC 7915 §5.6), and a default route leads there what is left.
+    for prefix in ["64:ff9b::198.51.100.0/120", "::/0"] {
+        assert!(Config::from_str("t.toml", &with(prefix)).is_ok(), "{prefix}");
+    }
+}

@@ -174,7 +174,9 @@ impl Nat {
             return self.add_one_to_one(instance, subscriber_id, inside, outside, flow.proto);
         }
         if flow.proto == Proto::Other {
-            return Err(Reason::NatProtocolUnsupported);
+            // RFC 6146 §3.4.
+            let six = flow.is_six();
+            return Err(if six { Reason::Nat64ProtocolUnsupported } else { Reason::NatProtocolUnsupported });
         }
         let exactly = self.contiguous_port(instance, inside, flow);
         let Self { tables, states, rng, events, .. } = self;
@@ -339,7 +341,13 @@ impl Nat {
             return Err(Verdict::Drop(Reason::NatTcpNoSession));
         }
         let Some(mapping) = mapping.filter(|_| admitted) else {
-            let reason = if mapping.is_some() { Reason::NatFiltered } else { Reason::NatNoMapping };
+            // RFC 6146 §3.4: for the other protocols there never is a mapping behind the addresses of a NAT64.
+            let is_foreign = flow.proto == Proto::Other && instance.nat64.is_some();
+            let reason = match mapping {
+                Some(_) => Reason::NatFiltered,
+                None if is_foreign => Reason::Nat64ProtocolUnsupported,
+                None => Reason::NatNoMapping,
+            };
             return Err(self.refuse_in(instance, flow, frame, reason, now));
         };
         let subscriber = self.tables.mappings.get(mapping).map_or(NONE, |m| m.subscriber);

@@ -41,7 +41,7 @@ impl Driver<'_> {
     #[inline(always)]
     pub(crate) fn note_stateless_six(&self, seen: &SeenSix, pass: &mut Pass) {
         let vrf = self.common.vrf;
-        if let Some(Hop::Translate(number)) = self.plan.route6(vrf, seen.dst)
+        if let Some(number) = self.plan.translator_of(vrf, seen.dst)
             && may_be_answered(seen.src)
             && !self.tables.directory().is_embedded(vrf, seen.dst)
         {

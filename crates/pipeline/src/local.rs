@@ -107,6 +107,8 @@ impl Worker {
             IcmpReply::NetUnreachable => ErrorMessage::Unreachable { code: 0 },
             IcmpReply::HostUnreachable => ErrorMessage::Unreachable { code: 1 },
             IcmpReply::PortUnreachable => ErrorMessage::Unreachable { code: 3 },
+            // RFC 6146 §3.4.
+            IcmpReply::ProtocolUnreachable => ErrorMessage::Unreachable { code: 2 },
             IcmpReply::FragmentationNeeded => ErrorMessage::FragmentationNeeded { mtu: meta.mtu },
             IcmpReply::SourceRouteFailed => ErrorMessage::Unreachable { code: 5 },
             IcmpReply::AdminProhibited => ErrorMessage::Unreachable { code: 13 },

@@ -163,7 +163,8 @@ fn message_for(meta: &Meta, reason: Reason) -> Option<ErrorMessage> {
         IcmpReply::TimeExceeded => Some(ErrorMessage::HopLimitExceeded),
         IcmpReply::NetUnreachable => unreachable(unreachable::NO_ROUTE),
         IcmpReply::HostUnreachable => unreachable(unreachable::ADDRESS),
-        IcmpReply::PortUnreachable => unreachable(unreachable::PORT),
+        // The latter by RFC 6146 §3.4.
+        IcmpReply::PortUnreachable | IcmpReply::ProtocolUnreachable => unreachable(unreachable::PORT),
         // RFC 4443 §3.2.
         IcmpReply::FragmentationNeeded => Some(ErrorMessage::PacketTooBig { mtu: meta.mtu.into() }),
         IcmpReply::ParameterProblem => {

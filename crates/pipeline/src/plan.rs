@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use carrack_base::{Family, IfIndex, PortId, Reason, VrfId};
+use carrack_base::{Family, IfIndex, PortId, Prefix6, Reason, VrfId};
 use carrack_nat::Direction;
 use carrack_tables::{Lpm4, Lpm4Builder, Lpm6, Lpm6Builder};
 use carrack_wire::ethernet::{MacAddr, ethertype};
@@ -181,6 +181,8 @@ pub struct Plan {
     fibs: Vec<Fib>,
     hops: Vec<Hop>,
     hops6: Vec<Hop<u128>>,
+    /// Prefixes of stateless translators, in which no route leads elsewhere, and the translators' numbers.
+    stateless: Vec<(VrfId, Prefix6, u16)>,
 }
 
 impl Plan {
@@ -200,7 +202,9 @@ impl Plan {
         let lines = snapshot.interfaces.iter().map(|i| i.as_ref().map(|i| line_of(&snapshot, i))).collect();
         let commons = snapshot.interfaces.iter().map(|i| common_of(&snapshot, i.as_ref()?)).collect();
         let (fibs, hops, hops6) = (Vec::new(), Vec::new(), Vec::new());
-        let mut this = Self { ports, lines, commons, fibs, hops, hops6, snapshot: snapshot.clone() };
+        let stateless = whole_prefixes(&snapshot);
+        let mut this =
+            Self { ports, lines, commons, fibs, hops, hops6, stateless, snapshot: snapshot.clone() };
         for interface in snapshot.interfaces.iter().flatten() {
             this.enter(interface);
         }
@@ -329,6 +333,13 @@ impl Plan {
         self.hop(self.hop_number(vrf, destination)?)
     }
 
+    /// The stateless translator of an IPv6 destination, where a look at its prefix is enough to know.
+    #[inline(always)]
+    pub(crate) fn translator_of(&self, vrf: VrfId, destination: u128) -> Option<u16> {
+        let found = self.stateless.iter().find(|(of, prefix, _)| *of == vrf && prefix.contains(destination));
+        found.map(|(_, _, number)| *number)
+    }
+
     /// The route to an IPv6 address.
     #[inline]
     #[must_use]
@@ -401,6 +412,22 @@ pub(crate) const fn direction_of(side: Side) -> Option<Direction> {
         Side::Outside => Some(Direction::In),
         Side::Plain => None,
     }
+}
+
+/// Prefixes of stateless translators in which no more specific route leads elsewhere.
+fn whole_prefixes(snapshot: &Snapshot) -> Vec<(VrfId, Prefix6, u16)> {
+    let is_whole = |vrf: VrfId, prefix: Prefix6, number: u16| {
+        let inner = snapshot.routes6.iter().filter(|route| {
+            route.vrf == vrf && route.prefix.len() >= prefix.len() && prefix.contains(route.prefix.address())
+        });
+        // At least its own.
+        inner.clone().next().is_some()
+            && inner.into_iter().all(|route| route.next_hop == NextHop::Translate(number))
+    };
+    let all = (0u16..).zip(&snapshot.siit).flat_map(|(number, siit)| {
+        siit.translator.prefixes.iter().map(move |prefix| (siit.vrf, prefix.prefix(), number))
+    });
+    all.filter(|(vrf, prefix, number)| is_whole(*vrf, *prefix, *number)).collect()
 }
 
 fn common_of(snapshot: &Snapshot, interface: &Interface) -> Option<Common> {

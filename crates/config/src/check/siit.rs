@@ -134,7 +134,7 @@ fn routes_apart(notes: &Notes, config: &Config) {
     }
 }
 
-/// As [`routes_apart`] for prefixes, which those of NAT64 may not overlap either.
+/// As [`routes_apart`] for prefixes, which those of NAT64 may not overlap either. More specific routes may lead elsewhere.
 fn routes6_apart(notes: &Notes, config: &Config) {
     let nat64 = config.nat.iter().filter_map(|nat| Some((nat, nat.nat64.as_ref()?)));
     let mut taken: Vec<(&str, Prefix6, String)> = nat64
@@ -150,7 +150,12 @@ fn routes6_apart(notes: &Notes, config: &Config) {
         for (prefix, span) in &own {
             let clash =
                 taken.iter().find(|(vrf, other, _)| *vrf == siit.vrf.value && other.overlaps(*prefix));
-            if let Some((_, _, other)) = clash {
+            let routed = config
+                .routes
+                .iter()
+                .any(|route| route.vrf.value == siit.vrf.value && route.prefix.value == Prefix::V6(*prefix));
+            let other = clash.map(|(_, _, other)| other.as_str()).or(routed.then_some("a [[route]]"));
+            if let Some(other) = other {
                 notes.error(*span, twice(&prefix.to_string(), other));
             }
         }
