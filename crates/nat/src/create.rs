@@ -341,7 +341,7 @@ impl Nat {
             return Err(Verdict::Drop(Reason::NatTcpNoSession));
         }
         let Some(mapping) = mapping.filter(|_| admitted) else {
-            // RFC 6146 §3.4: for the other protocols there never is a mapping behind the addresses of a NAT64.
+            // RFC 6146 §3.4: for these there never is a mapping behind the addresses of a NAT64.
             let is_foreign = flow.proto == Proto::Other && instance.nat64.is_some();
             let reason = match mapping {
                 Some(_) => Reason::NatFiltered,

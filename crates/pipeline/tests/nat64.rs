@@ -259,7 +259,7 @@ fn what_cannot_be_translated_is_dropped_by_name() {
         packet6(IN, A, SERVER6).fragment6(0, true, 3).icmp(128, 0, [0, 9, 0, 1]).payload(&[0; 32]).build();
     // RFC 7915 §5.4: nobody is told of an ICMPv6 message that is dropped.
     assert!(world.send_dropped(IN, &echo_piece, Reason::XlatIcmpFragment).is_empty());
-    // RFC 6146 §3.4 of either version.
+    // RFC 6146 §3.4, of either version.
     let gre = packet6(IN, A, SERVER6).protocol(47).build();
     let answer = world.send_dropped(IN, &gre, Reason::Nat64ProtocolUnsupported);
     assert_eq!((answer[0].error6().0, answer[0].error6().1), (1, 4));
