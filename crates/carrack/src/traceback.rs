@@ -34,6 +34,8 @@ struct Found {
     doubts: Vec<String>,
     others: Vec<IpAddr>,
     free_since: Option<String>,
+    /// When the record begins; none when nothing is recorded.
+    recorded_since: Option<String>,
 }
 
 pub fn run(args: &TraceBackArgs, json: bool) -> Outcome {
@@ -70,9 +72,10 @@ fn unreadable(why: String) -> Fail {
 }
 
 fn print_answer(out: &mut dyn Write, question: &Question, answer: Answer, csv: bool, json: bool) -> Outcome {
-    let Answer { holding, doubts, others, free_since_ms } = answer;
-    let free_since = free_since_ms.map(time::format_ms);
-    let found = Found { sure: doubts.is_empty(), found: holding.map(row), doubts, others, free_since };
+    let Answer { holding, doubts, others, free_since_ms, reach_ms } = answer;
+    let (free_since, recorded_since) = (free_since_ms.map(time::format_ms), reach_ms.map(time::format_ms));
+    let sure = doubts.is_empty();
+    let found = Found { sure, found: holding.map(row), doubts, others, free_since, recorded_since };
     let nobody = found.found.is_none();
     if json {
         print_json(out, &found)?;
@@ -90,6 +93,9 @@ fn print_answer(out: &mut dyn Write, question: &Question, answer: Answer, csv: b
         if let Some(since) = &found.free_since {
             writeln!(out, "free since    {since}")?;
         }
+        let recorded =
+            found.recorded_since.as_deref().map_or("nothing".into(), |since| format!("since {since}"));
+        writeln!(out, "recorded      {recorded}")?;
         print_doubts(out, &found)?;
     }
     if nobody { Err(Fail::Said(1)) } else { Ok(()) }

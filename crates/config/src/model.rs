@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use carrack_base::{Prefix, Prefix4, Prefix6, Proto, Range4};
 use carrack_host::ArpTimers;
 use carrack_io::DeviceSpec;
-use carrack_nat::policy::{ExhaustedIcmp, Filtering, Limits, Mapping, Pooling, Timeouts};
+use carrack_nat::policy::{ExhaustedIcmp, Filtering, Limits, Logged, Mapping, Pooling, Timeouts};
 use carrack_pipeline::snapshot::{Policers, Side, Vlan};
 use carrack_xlat::ZeroUdp;
 use carrack_xlat::eam::Entry;
@@ -354,6 +354,8 @@ pub struct NatConfig {
     pub exhausted_icmp: ExhaustedIcmp,
     /// Threshold of pool use, percent.
     pub pool_threshold_percent: u8,
+    /// What the log is told beside blocks and bindings.
+    pub log: Logged,
     /// Port assignment.
     pub ports: PortsConfig,
     /// Pools.
@@ -402,6 +404,8 @@ pub enum ExportProtocol {
     NetFlow9,
     /// RFC 5424.
     Syslog,
+    /// RFC 2866.
+    Radius,
 }
 
 /// How messages get there.
@@ -481,6 +485,8 @@ pub struct ExporterConfig {
     pub facility: u8,
     /// With TLS.
     pub tls: Option<ExporterTls>,
+    /// Where the secret shared with a RADIUS server is.
+    pub secret_file: Option<PathBuf>,
 }
 
 impl InterfaceConfig {

@@ -52,6 +52,7 @@ fn instance() -> Instance {
         timeouts: Timeouts::default(),
         exhausted_icmp: Default::default(),
         pool_threshold_percent: 0,
+        logged: Default::default(),
         statics: vec![],
         nat64: None,
     }

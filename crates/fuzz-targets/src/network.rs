@@ -146,6 +146,7 @@ fn instance(generation: u64) -> Instance {
         timeouts: Timeouts::default(),
         exhausted_icmp: Default::default(),
         pool_threshold_percent: 80,
+        logged: Default::default(),
         nat64: NatPrefix::new(Prefix6::of(PREFIX6, 96)).ok().map(|prefix| Nat64 {
             prefixes: vec![Nat64Prefix { via: 1, prefix }],
             subscribers: vec![Prefix6::of(inside6(0), 48)],

@@ -8,14 +8,15 @@ use crate::directory::{Outside, is_exempt, one_to_one_of};
 use crate::engine::{Nat, Verdict, idle_timeout_s};
 use crate::flow::{Direction, Flow, Inside, Kind};
 use crate::line::{
-    HAIRPIN, INBOUND, INDEPENDENT, Mapping, NO_ADDRESS, NONE, ONE_TO_ONE, REFRESH_IN, SIX, Session,
+    HAIRPIN, INBOUND, INDEPENDENT, Mapping, NO_ADDRESS, NONE, ONE_TO_ONE, REFRESH_IN, SIX, Session, TOLD,
 };
 use crate::policy::{Filtering, Instance, Mapping as MappingBehaviour};
 use crate::pool::Wish;
 use crate::rewrite::deltas;
-use crate::row::{Endpoint, v4};
+use crate::row::{Change, Endpoint, v4};
 use crate::syn::Hold;
 use crate::tcp::first_state;
+use crate::told::{mapping_flags, session_flags};
 
 impl Nat {
     /// No session: makes one when policy and resources allow. `Err` is the packet's verdict.
@@ -210,11 +211,16 @@ impl Nat {
             sessions: 0,
             proto: flow.proto as u8,
             flags: if behaviour == MappingBehaviour::EndpointIndependent { INDEPENDENT } else { 0 }
-                | if flow.is_six() { SIX } else { 0 },
+                | if flow.is_six() { SIX } else { 0 }
+                | mapping_flags(instance),
         };
-        tables.add_mapping(line).inspect_err(|_| {
+        let id = tables.add_mapping(line).inspect_err(|_| {
             state.ports.release(got.address, got.port, flow.proto, now.s(), false);
-        })
+        })?;
+        if line.flags & TOLD != 0 {
+            self.tell_mapping(Change::MappingCreated, &line);
+        }
+        Ok(id)
     }
 
     fn add_one_to_one(
@@ -283,7 +289,8 @@ impl Nat {
             proto: flow.proto as u8,
             flags: flag(direction == Direction::In, INBOUND)
                 | flag(refresh_in, REFRESH_IN)
-                | flag(hairpin, HAIRPIN),
+                | flag(hairpin, HAIRPIN)
+                | session_flags(instance),
             seen_s: now.s(),
             mapping: mapping_id,
             subscriber,
@@ -299,6 +306,9 @@ impl Nat {
         }
         let deadline = now.s().saturating_add(idle_timeout_s(instance, &line));
         let id = self.tables.add_session(line, deadline)?;
+        if line.flags & TOLD != 0 {
+            self.tell_session(Change::SessionCreated, &line);
+        }
         if flow.proto == Proto::Tcp
             && direction == Direction::Out
             && self.syns.absorb(mapping.outside(), remote, VrfId(mapping.outside_vrf))

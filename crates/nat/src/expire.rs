@@ -5,9 +5,9 @@ use core::net::IpAddr;
 use carrack_base::{Now, PoolId, Proto, Reason};
 
 use crate::engine::{Nat, idle_timeout_s};
-use crate::line::{FORWARD, Mapping};
+use crate::line::{FORWARD, Mapping, TOLD};
 use crate::policy::Assignment;
-use crate::row::NatEvent;
+use crate::row::{Change, NatEvent};
 use crate::syn::OverdueSyn;
 
 /// Idle blocks looked at in one call.
@@ -86,6 +86,9 @@ impl Nat {
     /// there was none.
     pub(crate) fn end_session(&mut self, id: u32, now_s: u32) -> bool {
         let Some(session) = self.tables.remove_session(id) else { return false };
+        if session.flags & TOLD != 0 {
+            self.tell_session(Change::SessionDeleted, &session);
+        }
         self.drop_mapping_if_unused(session.mapping, now_s);
         self.release_subscriber_if_unused(session.subscriber, now_s);
         true
@@ -104,6 +107,9 @@ impl Nat {
     /// Removes a mapping and gives its port back (RFC 6888 REQ-8: held for a while, unless the NAT tracks the
     /// protocol's end itself, as it does TCP's: RFC 6888 REQ-8a).
     pub(crate) fn drop_mapping(&mut self, id: u32, now_s: u32) {
+        if let Some(mapping) = self.tables.mappings.get(id).copied().filter(|m| m.flags & TOLD != 0) {
+            self.tell_mapping(Change::MappingDeleted, &mapping);
+        }
         let Some(mapping) = self.tables.remove_mapping(id) else { return };
         let hold = mapping.proto() != Proto::Tcp;
         if let Some(state) = self.states.get_mut(usize::from(mapping.instance))

@@ -34,6 +34,7 @@ mod slices;
 mod syn;
 mod tables;
 mod tcp;
+mod told;
 mod way;
 
 pub use carrack_tables::Likely;

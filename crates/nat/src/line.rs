@@ -62,6 +62,11 @@ pub(crate) const SIX: u8 = 8;
 /// It holds an address permission.
 pub(crate) const PERMITTED: u8 = 16;
 
+/// The log was told that it began. The same bit of a session and a mapping.
+pub(crate) const TOLD: u8 = 32;
+/// The log was told of the session's remote endpoint.
+pub(crate) const TOLD_REMOTE: u8 = 64;
+
 impl Session {
     /// The inside endpoint of an IPv4 session.
     const fn inside4(&self) -> Endpoint {

@@ -181,6 +181,20 @@ pub enum StaticRule {
     },
 }
 
+/// Which single translations are told to the log, beside port blocks and address bindings, which always are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Logged {
+    /// None: a port block tells its subscriber already.
+    #[default]
+    Blocks,
+    /// Mappings.
+    Mappings,
+    /// Sessions, and no mappings: RFC 8158 §3 wants only one of the two.
+    Sessions,
+    /// Sessions with their remote endpoints (RFC 6888 REQ-12: not unless somebody must).
+    Destinations,
+}
+
 /// One NAT instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instance {
@@ -231,6 +245,8 @@ pub struct Instance {
     pub exhausted_icmp: ExhaustedIcmp,
     /// Pool use in percent at which a threshold event is raised; 0 for none.
     pub pool_threshold_percent: u8,
+    /// What the log is told of mappings and sessions that begin from now on.
+    pub logged: Logged,
     /// Static mappings.
     pub statics: Vec<StaticRule>,
     /// IPv6 subscribers, when it translates for them.

@@ -305,7 +305,21 @@ pub struct SessionKey {
     pub remote: Endpoint,
 }
 
-/// Something management wants to know (RFC 8158 kinds). None names a destination (RFC 6888 REQ-12).
+/// What happened to a single translation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// An inside endpoint got an outside endpoint.
+    MappingCreated,
+    /// It gave it back.
+    MappingDeleted,
+    /// A session began.
+    SessionCreated,
+    /// A session ended.
+    SessionDeleted,
+}
+
+/// Something management wants to know (RFC 8158 kinds). None names a destination (RFC 6888 REQ-12) unless the instance's
+/// [`Logged`](crate::policy::Logged) asks for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NatEvent {
     /// A subscriber got a port block.
@@ -365,5 +379,22 @@ pub enum NatEvent {
         percent: u8,
         /// Crossed upwards?
         above: bool,
+    },
+    /// A single mapping or session came or went, where the instance's [`Logged`](crate::policy::Logged) asks for it.
+    Translation {
+        /// What.
+        change: Change,
+        /// Instance.
+        instance: InstanceId,
+        /// IP protocol number, as outside.
+        protocol: u8,
+        /// Inside endpoint.
+        inside: HostEndpoint,
+        /// Outside endpoint.
+        outside: Endpoint,
+        /// Remote endpoint; `None` where destinations are not logged.
+        remote: Option<Endpoint>,
+        /// The IPv6 address that stands for the remote, where it is logged and the inside is IPv6.
+        remote6: Option<Ipv6Addr>,
     },
 }

@@ -7,8 +7,8 @@ use std::net::Ipv6Addr;
 
 use carrack_base::{Family, Proto, Reason, VrfId, WorkerId};
 use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
-use carrack_nat::policy::{Assignment, Filtering, Instance, StaticRule};
-use carrack_nat::row::{Endpoint, HostEndpoint, SessionKey};
+use carrack_nat::policy::{Assignment, Filtering, Instance, Logged, StaticRule};
+use carrack_nat::row::{Endpoint, HostEndpoint, NatEvent, SessionKey};
 use carrack_nat::{Direction, Flow, Inside, Kind, Verdict, Way};
 use common::*;
 
@@ -185,6 +185,30 @@ fn answers_come_from_the_prefix_that_was_asked() {
         assert_eq!((way.remote6(), way.inside6), (six(asked), six("2001:db8::1")));
     }
     ends_empty(&mut w);
+}
+
+/// RFC 8158 §4.6.2, RFC 8158 §4.6.4.
+#[test]
+fn log_names_the_remote_as_the_host_and_as_the_internet_knows_it() {
+    for (logged, named) in [(Logged::Destinations, true), (Logged::Mappings, false)] {
+        let mut w = world(nat64_with(|i| i.logged = logged));
+        udp6(&mut w, ("2001:db8::1", 9), ("64:ff9b::8.8.8.8", 53)).unwrap();
+        ends_empty(&mut w);
+        w.take_events();
+        let told = w.events.iter().filter_map(|event| match event {
+            NatEvent::Translation { inside, protocol: 17, remote, remote6, .. } => {
+                Some((inside, remote, remote6))
+            }
+            _ => None,
+        });
+        let told: Vec<_> = told.collect();
+        assert_eq!(told.len(), 2, "a beginning and an end");
+        for (inside, remote, remote6) in told {
+            assert_eq!(inside.to_string(), "[2001:db8::1]:9");
+            assert_eq!(*remote, named.then(|| e("8.8.8.8:53")));
+            assert_eq!(*remote6, named.then(|| "64:ff9b::8.8.8.8".parse().unwrap()));
+        }
+    }
 }
 
 /// RFC 6146 §3.5, RFC 6052 §3.1: what may not be translated, each with its reason; what is not for a prefix is left

@@ -82,6 +82,11 @@ impl Context {
         self.instances.get(usize::from(index)).map_or(0, |instance| instance.inside_vrf)
     }
 
+    /// Do port blocks tell whose a port is?
+    pub(crate) fn has_blocks(&self, index: u16) -> bool {
+        self.instances.get(usize::from(index)).is_some_and(|instance| instance.block_ports > 0)
+    }
+
     pub(crate) fn pool_of(&self, index: u16) -> u16 {
         self.instances.get(usize::from(index)).map_or(0, |instance| instance.pool)
     }

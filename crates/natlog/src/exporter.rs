@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use carrack_config::{ExportTransport, ExporterConfig};
+use carrack_config::{ExportProtocol, ExportTransport, ExporterConfig};
 
 pub(crate) use self::queue::Queue;
 use crate::context::Context;
@@ -246,7 +246,7 @@ impl Work {
         if self.link.is_some() || now < self.retry_at {
             return;
         }
-        match Link::open(self.config.transport, self.config.collector, self.config.tls.as_ref()) {
+        match Link::open(&self.config) {
             Ok(link) => {
                 self.link = Some(link);
                 // Of a stream nothing is unfinished: what was under way is sent again from its beginning.
@@ -311,20 +311,20 @@ impl Work {
         }
         self.templates();
         let now = self.stamp();
-        let is_stream = self.config.transport != ExportTransport::Udp;
+        let is_confirmed = confirms(&self.config);
         let Self { format, link, counters, config, context, .. } = self;
-        let mut outbox = Outbox { link, counters, confirmed_later: is_stream, lost: 0, failed: None };
+        let mut outbox = Outbox { link, counters, confirmed_later: is_confirmed, lost: 0, failed: None };
         delivery.events = 0;
         for record in delivery.batch.records.iter().filter(|record| wanted(config, context, record)) {
             delivery.events += 1;
             format.event(record, context, now, &mut |message, events| outbox.send(message, events));
         }
-        if is_stream {
+        if is_confirmed {
             // What is confirmed is whole batches.
             format.finish(now, &mut |message, events| outbox.send(message, events));
         }
         let (lost, failed) = (outbox.lost, outbox.failed);
-        if is_stream {
+        if is_confirmed {
             delivery.end = link.as_ref().map_or(0, Link::accepted);
             self.sent.push_back(delivery);
         } else if let (Some(path), Some(spool)) = (&delivery.file, &mut self.spool) {
@@ -427,10 +427,10 @@ impl Work {
     fn settle(&mut self, lost: u64, failed: Option<io::Error>) {
         self.note_lost(lost);
         match failed {
-            Some(error) if self.config.transport != ExportTransport::Udp || !is_passing(&error) => {
+            Some(error) if confirms(&self.config) || !is_passing(&error) => {
                 self.broken(&error);
             }
-            _ if self.link.as_ref().is_some_and(Link::is_ready) => self.working(),
+            _ if self.link.as_ref().is_some_and(Link::is_working) => self.working(),
             _ => {}
         }
     }
@@ -493,6 +493,11 @@ impl Delivery {
     fn of(batch: Arc<Batch>, file: Option<PathBuf>) -> Self {
         Self { batch, file, events: 0, end: 0 }
     }
+}
+
+/// Does the other side, or its machine, confirm what it got?
+fn confirms(config: &ExporterConfig) -> bool {
+    config.transport != ExportTransport::Udp || config.protocol == ExportProtocol::Radius
 }
 
 /// An ICMP error to an earlier datagram: the collector may come any moment.

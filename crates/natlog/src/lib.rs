@@ -13,6 +13,7 @@ pub mod context;
 mod exporter;
 pub mod flow;
 mod link;
+pub mod radius;
 pub mod record;
 pub mod search;
 mod service;

@@ -1,13 +1,16 @@
 //! The way to a collector: datagrams, or a stream with or without TLS. Never waits: what cannot be sent now stays in a bounded
 //! buffer.
 
+mod requests;
+
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use carrack_config::{ExportTransport, ExporterTls};
+use carrack_config::{ExportProtocol, ExportTransport, ExporterConfig, ExporterTls};
+use requests::Requests;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -23,6 +26,7 @@ const CONNECT: Duration = Duration::from_secs(3);
 pub(crate) enum Link {
     Udp(UdpSocket),
     Stream(Box<Stream>),
+    Requests(Requests),
 }
 
 /// A stream and what it has not taken yet.
@@ -36,17 +40,17 @@ pub(crate) struct Stream {
 }
 
 impl Link {
-    pub(crate) fn open(
-        transport: ExportTransport,
-        collector: SocketAddr,
-        tls: Option<&ExporterTls>,
-    ) -> io::Result<Self> {
+    pub(crate) fn open(config: &ExporterConfig) -> io::Result<Self> {
+        let (transport, collector, tls) = (config.transport, config.collector, config.tls.as_ref());
         if transport == ExportTransport::Udp {
             let any: SocketAddr =
                 if collector.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
             let socket = UdpSocket::bind(any)?;
             socket.connect(collector)?;
             socket.set_nonblocking(true)?;
+            if config.protocol == ExportProtocol::Radius {
+                return Ok(Self::Requests(Requests::new(socket, secret(config)?)));
+            }
             return Ok(Self::Udp(socket));
         }
         let tls = match (transport, tls) {
@@ -67,10 +71,19 @@ impl Link {
     pub(crate) fn is_ready(&self) -> bool {
         match self {
             Self::Udp(_) => true,
+            Self::Requests(requests) => requests.is_ready(),
             Self::Stream(stream) => {
                 stream.buffer.len() < BUFFER_BYTES
                     && stream.tls.as_ref().is_none_or(|tls| !tls.is_handshaking())
             }
+        }
+    }
+
+    /// Does the collector take events, as far as can be known?
+    pub(crate) fn is_working(&self) -> bool {
+        match self {
+            Self::Requests(requests) => requests.is_proven(),
+            Self::Udp(_) | Self::Stream(_) => self.is_ready(),
         }
     }
 
@@ -86,6 +99,10 @@ impl Link {
                 }
                 Err(error) => Err(error),
             },
+            Self::Requests(requests) => {
+                requests.put(message);
+                Ok(true)
+            }
             Self::Stream(stream) => stream.put(message).and_then(|()| stream.flush()).map(|()| true),
         }
     }
@@ -94,22 +111,25 @@ impl Link {
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         match self {
             Self::Udp(_) => Ok(()),
+            Self::Requests(requests) => requests.flush(),
             Self::Stream(stream) => stream.flush(),
         }
     }
 
-    /// Bytes of a stream so far; a message is delivered when [`Self::delivered`] has reached what this was after it.
+    /// Bytes of a stream, or requests, so far; a message is delivered when [`Self::delivered`] has reached what this was after it.
     pub(crate) fn accepted(&self) -> u64 {
         match self {
             Self::Udp(_) => 0,
+            Self::Requests(requests) => requests.accepted(),
             Self::Stream(stream) => stream.accepted,
         }
     }
 
-    /// Bytes of a stream that the collector's machine has confirmed.
+    /// What of that the collector's machine has confirmed.
     pub(crate) fn delivered(&self) -> u64 {
         match self {
             Self::Udp(_) => 0,
+            Self::Requests(requests) => requests.delivered(),
             Self::Stream(stream) => {
                 let kernel = unconfirmed(&stream.socket).unwrap_or(u64::MAX);
                 stream.accepted.saturating_sub(stream.buffer.len() as u64).saturating_sub(kernel)
@@ -230,4 +250,16 @@ fn unconfirmed(socket: &TcpStream) -> Option<u64> {
     });
     // Two connections of the same ports to different collectors: the fuller one counts.
     queues.max()
+}
+
+/// The secret shared with a RADIUS server: the file's first line.
+fn secret(config: &ExporterConfig) -> io::Result<Vec<u8>> {
+    let Some(path) = &config.secret_file else { return Err(io::Error::other("no secret_file")) };
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| io::Error::new(error.kind(), format!("cannot read {}: {error}", path.display())))?;
+    let line = text.lines().next().unwrap_or_default();
+    if line.is_empty() {
+        return Err(io::Error::other(format!("{} holds no secret in its first line", path.display())));
+    }
+    Ok(line.as_bytes().to_vec())
 }

@@ -2,9 +2,9 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 
-use carrack_base::Reason;
+use carrack_base::{Proto, Reason};
 use carrack_config::EventClass;
-use carrack_nat::row::NatEvent;
+use carrack_nat::row::{Change, NatEvent};
 use carrack_runtime::LoggedEvent;
 
 use crate::context::Context;
@@ -165,7 +165,8 @@ pub struct Record {
     pub pool: u16,
     /// IP protocol number.
     pub protocol: u8,
-    /// Quotas: a [`Quota`]; thresholds: 1 when crossed upwards.
+    /// Quotas: a [`Quota`]; thresholds: 1 when crossed upwards; mappings and sessions: 1 where port blocks tell the
+    /// subscriber too.
     pub detail: u8,
     /// The subscriber.
     pub inside: IpAddr,
@@ -179,6 +180,8 @@ pub struct Record {
     pub last: u16,
     /// The other party; only with destinations switched on.
     pub remote: IpAddr,
+    /// Its IPv4 address: of a NAT64 session not the same.
+    pub remote4: u32,
     /// Its port.
     pub remote_port: u16,
     /// Limits: the limit or threshold; configurations: their generation.
@@ -210,6 +213,7 @@ impl Record {
             first: 0,
             last: 0,
             remote: NOBODY,
+            remote4: 0,
             remote_port: 0,
             value: 0,
             count: 1,
@@ -262,6 +266,30 @@ impl Record {
                     ..at
                 }
             }
+            NatEvent::Translation { change, instance, protocol, inside, outside, remote, remote6 } => Self {
+                kind: match change {
+                    Change::MappingCreated => Kind::MappingCreated,
+                    Change::MappingDeleted => Kind::MappingDeleted,
+                    Change::SessionCreated => Kind::SessionCreated,
+                    Change::SessionDeleted => Kind::SessionDeleted,
+                },
+                instance: instance.index() as u16,
+                detail: u8::from(context.has_blocks(instance.index() as u16)),
+                protocol,
+                inside: inside.ip,
+                inside_port: inside.port,
+                outside: outside.ip,
+                first: outside.port,
+                last: outside.port,
+                remote: match (remote, remote6) {
+                    (None, _) => NOBODY,
+                    (Some(remote), None) => Ipv4Addr::from(remote.ip).into(),
+                    (Some(_), Some(six)) => six.into(),
+                },
+                remote4: remote.map_or(0, |remote| remote.ip),
+                remote_port: remote.map_or(0, |remote| remote.port),
+                ..at
+            },
             NatEvent::PoolThreshold { instance, pool, percent, above } => Self {
                 kind: Kind::ThresholdReached,
                 instance: instance.index() as u16,
@@ -272,5 +300,15 @@ impl Record {
                 ..at
             },
         }
+    }
+}
+
+/// The protocol's number in an IPv4 header; 0 for those without ports.
+pub(crate) const fn ip_number(proto: Proto) -> u8 {
+    match proto {
+        Proto::Icmp => 1,
+        Proto::Tcp => 6,
+        Proto::Udp => 17,
+        Proto::Other => 0,
     }
 }

@@ -1,18 +1,24 @@
 //! Answers from the store: who had an outside address and port, and what a subscriber had.
 
+mod computed;
+mod sources;
+mod standing;
 #[cfg(test)]
 mod tests;
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use carrack_config::{Config, PortFacts};
-use carrack_nat::Deterministic;
+use computed::computed;
+use sources::Sources;
+use standing::Standing;
 
 use crate::record::{Kind, Record};
-use crate::store::columns::{self, Wanted};
-use crate::store::{files, journal};
+use crate::store::columns::Wanted;
 use crate::time;
+
+/// Protocols whose ports are given out apart: ICMP, TCP, UDP.
+const PROTOCOLS: [u8; 3] = [1, 6, 17];
 
 /// Who had this at that time?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +40,7 @@ pub struct Holding {
     pub subscriber: IpAddr,
     /// Its NAT instance.
     pub instance: String,
-    /// `block`, `mapping`, `session`, `address` or `deterministic`.
+    /// `block`, `mapping`, `session`, `address`, `deterministic` or `static`.
     pub what: &'static str,
     /// Outside address.
     pub outside: Ipv4Addr,
@@ -61,6 +67,8 @@ pub struct Answer {
     pub others: Vec<IpAddr>,
     /// Since when it was free, when nobody had it and the log knows.
     pub free_since_ms: Option<u64>,
+    /// When the record begins; `None` when nothing is recorded.
+    pub reach_ms: Option<u64>,
 }
 
 /// Asks the store in `dir`.
@@ -69,21 +77,53 @@ pub struct Answer {
 /// When the store cannot be read: a sentence that says what to do.
 pub fn who(dir: &Path, question: &Question) -> Result<Answer, String> {
     let sources = Sources::open(dir)?;
-    let before = sources.before(question)?;
-    let decisive = |found: &&Found| found.is_decisive() && found.record.unix_ms <= question.at_ms;
-    // Of equal times the later in the log counts.
-    let last = before.iter().filter(decisive).max_by_key(|found| found.record.unix_ms);
-    let Some(last) = last else { return deterministic(dir, question) };
-    if !last.begins() {
-        let computed = deterministic(dir, question)?;
-        if computed.holding.is_some() {
-            return Ok(computed);
-        }
-        let free_since_ms = Some(last.record.unix_ms);
-        return Ok(Answer { free_since_ms, doubts: doubts(&before, last, question), ..Answer::default() });
+    let answer = ask(&sources, dir, question)?;
+    let of_one_protocol = answer.holding.as_ref().is_some_and(|holding| holding.protocol != 0);
+    if !of_one_protocol || question.protocol.is_some() {
+        return Ok(answer);
     }
-    let after = sources.after(question)?;
-    let end = after.iter().filter(|found| found.is_decisive()).min_by_key(|found| found.record.unix_ms);
+    every_protocol(&sources, dir, question, answer)
+}
+
+/// Each protocol's ports have holders of their own: who did not say which protocol gets them all.
+fn every_protocol(
+    sources: &Sources,
+    dir: &Path,
+    question: &Question,
+    mut answer: Answer,
+) -> Result<Answer, String> {
+    let Some(first) = answer.holding.clone() else { return Ok(answer) };
+    for protocol in PROTOCOLS.into_iter().filter(|protocol| *protocol != first.protocol) {
+        let other = ask(sources, dir, &Question { protocol: Some(protocol), ..*question })?;
+        if let Some(holding) = other.holding.filter(|other| other.subscriber != first.subscriber) {
+            answer.doubts.push(format!(
+                "that is of protocol {}; the same port of protocol {protocol} was another's: ask with --protocol",
+                first.protocol
+            ));
+            answer.others.push(holding.subscriber);
+        }
+    }
+    Ok(answer)
+}
+
+fn ask(sources: &Sources, dir: &Path, question: &Question) -> Result<Answer, String> {
+    let before = sources.before(question)?;
+    let known = Answer { reach_ms: sources.reach_ms(), ..Answer::default() };
+    let held = match Standing::of(&before) {
+        Standing::Held(at) => before.get(at),
+        Standing::Free(at) => {
+            let free = before.get(at).map(|last| (last.record.unix_ms, doubts(&before, last, question)));
+            let (since_ms, doubts) = free.unwrap_or_default();
+            return nobody(dir, question, Answer { free_since_ms: Some(since_ms), doubts, ..known });
+        }
+        Standing::Unknown => {
+            let doubts = vec![beyond(dir, known.reach_ms, question)];
+            return nobody(dir, question, Answer { doubts, ..known });
+        }
+    };
+    let Some(last) = held else { return Ok(known) };
+    let after = sources.after(question, last)?;
+    let end = Standing::end(last, &after).and_then(|at| after.get(at));
     let mut holding = last.holding();
     holding.to_ms = end.map(|end| end.record.unix_ms);
     let mut doubts = doubts(&before, last, question);
@@ -94,7 +134,32 @@ pub fn who(dir: &Path, question: &Question) -> Result<Answer, String> {
         ));
     }
     let others = others(before.iter().chain(&after), &holding, question);
-    Ok(Answer { holding: Some(holding), doubts, others, free_since_ms: None })
+    Ok(Answer { holding: Some(holding), doubts, others, ..known })
+}
+
+/// No event says that somebody had it: the configuration may.
+fn nobody(dir: &Path, question: &Question, mut answer: Answer) -> Result<Answer, String> {
+    let computed = computed(dir, question)?;
+    if computed.holding.is_some() {
+        return Ok(Answer { holding: computed.holding, reach_ms: answer.reach_ms, ..Answer::default() });
+    }
+    answer.doubts.extend(computed.doubt);
+    Ok(answer)
+}
+
+/// Why the record cannot tell.
+fn beyond(dir: &Path, reach_ms: Option<u64>, question: &Question) -> String {
+    let Some(reach_ms) = reach_ms else {
+        return format!("nothing is recorded in {}", dir.display());
+    };
+    let reach = time::format_ms(reach_ms);
+    if question.at_ms < reach_ms {
+        format!("the record reaches back to {reach} only")
+    } else {
+        format!(
+            "the record begins at {reach}; what was given out before and not given back since is not in it"
+        )
+    }
 }
 
 /// What a subscriber had between two times, oldest first.
@@ -155,11 +220,6 @@ impl Found {
             self.record.kind,
             Kind::BlockReleased | Kind::MappingDeleted | Kind::SessionDeleted | Kind::AddressReleased
         )
-    }
-
-    /// Does it decide who has the port from then on?
-    fn is_decisive(&self) -> bool {
-        self.begins() || self.ends() || is_restart(&self.record)
     }
 
     fn holding(&self) -> Holding {
@@ -249,146 +309,6 @@ fn others<'a>(
     others.sort();
     others.dedup();
     others
-}
-
-/// Pools whose ports are computed need no events, only the configuration of the time (RFC 7422 §5).
-fn deterministic(dir: &Path, question: &Question) -> Result<Answer, String> {
-    let configs = files::configs(dir).map_err(|error| unreadable(dir, &error))?;
-    let in_force = configs.iter().rposition(|(from_ms, _)| *from_ms <= question.at_ms);
-    let Some((index, (from_ms, path))) = in_force.and_then(|at| Some((at, configs.get(at)?))) else {
-        return Ok(Answer::default());
-    };
-    let to_ms = configs.get(index + 1).map(|(next, _)| *next);
-    let text = std::fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
-    let compiled = Config::from_str(&path.display().to_string(), &text)
-        .and_then(|(config, _)| carrack_config::compile(&config, &PortFacts::assumed(&config), None))
-        .map_err(|_| {
-            format!("{} is no configuration of this version; ask the version that wrote it", path.display())
-        })?;
-    let outside = u32::from(question.outside);
-    let holding = compiled.snapshot.nat.instances.iter().find_map(|instance| {
-        let function = Deterministic::of(instance)?;
-        let inside = function.inverse(outside, question.port)?;
-        let share = function.share(inside)?;
-        Some(Holding {
-            subscriber: inside.into(),
-            instance: instance.name.clone(),
-            what: "deterministic",
-            outside: question.outside,
-            first: share.first,
-            last: share.last,
-            protocol: 0,
-            from_ms: *from_ms,
-            to_ms,
-        })
-    });
-    Ok(Answer { holding, ..Answer::default() })
-}
-
-/// A file of the store.
-struct Source {
-    from_ms: u64,
-    to_ms: u64,
-    kind: SourceKind,
-}
-
-enum SourceKind {
-    Columns(PathBuf),
-    Journal(journal::Contents),
-}
-
-impl Source {
-    /// Adds the records that may be wanted and that `keep` names.
-    fn read(
-        &self,
-        wanted: Wanted,
-        keep: impl Fn(&Record) -> bool,
-        found: &mut Vec<Found>,
-    ) -> Result<(), String> {
-        let mut each = |record: &Record, instance: &str| {
-            if keep(record) {
-                found.push(Found { record: *record, instance: instance.to_owned() });
-            }
-        };
-        match &self.kind {
-            SourceKind::Columns(path) => columns::read(path, wanted, each).map_err(|error| {
-                format!("cannot read {}: {error}; restore it, or move it away", path.display())
-            }),
-            SourceKind::Journal(contents) => {
-                for record in contents.records.iter().filter(|record| wanted.admits(record)) {
-                    let name = contents.instances.get(usize::from(record.instance));
-                    each(record, name.map_or("", String::as_str));
-                }
-                Ok(())
-            }
-        }
-    }
-}
-
-/// All files, by the time of their first event.
-struct Sources(Vec<Source>);
-
-impl Sources {
-    fn open(dir: &Path) -> Result<Self, String> {
-        let fail = |error: std::io::Error| unreadable(dir, &error);
-        // Journals first: one that is packed in between is then seen twice, not never.
-        let journals = files::journals(dir).map_err(fail)?;
-        let mut sources = Vec::new();
-        for path in journals {
-            let contents = match journal::read(&path) {
-                Ok(contents) => contents,
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(unreadable(&path, &error)),
-            };
-            let times = || contents.records.iter().map(|record| record.unix_ms);
-            if let (Some(from_ms), Some(to_ms)) = (times().min(), times().max()) {
-                sources.push(Source { from_ms, to_ms, kind: SourceKind::Journal(contents) });
-            }
-        }
-        for part in files::parts(dir).map_err(fail)? {
-            let kind = SourceKind::Columns(part.path);
-            sources.push(Source { from_ms: part.from_ms, to_ms: part.to_ms, kind });
-        }
-        sources.sort_by_key(|source| (source.from_ms, source.to_ms));
-        Ok(Self(sources))
-    }
-
-    /// What concerns the question up to its time, back to the last event that decides.
-    fn before(&self, question: &Question) -> Result<Vec<Found>, String> {
-        let mut order: Vec<&Source> =
-            self.0.iter().filter(|source| source.from_ms <= question.at_ms).collect();
-        order.sort_by_key(|source| std::cmp::Reverse(source.to_ms));
-        let mut found: Vec<Found> = Vec::new();
-        let mut decided_ms = 0;
-        for source in order {
-            if decided_ms > source.to_ms {
-                break;
-            }
-            let wanted = Wanted { outside: Some(question.outside.into()), from_ms: 0, to_ms: question.at_ms };
-            source.read(wanted, |record| concerns(record, question), &mut found)?;
-            let decisive = found.iter().filter(|found| found.is_decisive());
-            decided_ms = decisive.map(|found| found.record.unix_ms).max().unwrap_or(0);
-        }
-        found.sort_by_key(|found| found.record.unix_ms);
-        Ok(found)
-    }
-
-    /// What concerns the question after its time, up to the first event that decides.
-    fn after(&self, question: &Question) -> Result<Vec<Found>, String> {
-        let mut found: Vec<Found> = Vec::new();
-        let mut decided_ms = u64::MAX;
-        for source in self.0.iter().filter(|source| source.to_ms > question.at_ms) {
-            if source.from_ms > decided_ms {
-                break;
-            }
-            let (from_ms, to_ms) = (question.at_ms.saturating_add(1), u64::MAX >> 1);
-            let wanted = Wanted { outside: Some(question.outside.into()), from_ms, to_ms };
-            source.read(wanted, |record| concerns(record, question), &mut found)?;
-            let decisive = found.iter().filter(|found| found.is_decisive());
-            decided_ms = decisive.map(|found| found.record.unix_ms).min().unwrap_or(u64::MAX);
-        }
-        Ok(found)
-    }
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> String {

@@ -64,7 +64,9 @@ fn expected(field: Field, record: &Record) -> String {
         Field::InsidePort => "SrcPort: 5000 (5000)".into(),
         Field::OutsidePort => "Post NAPT Source Transport Port: 4096".into(),
         Field::Remote4 | Field::Remote6 => format!("DstAddr: {}", record.remote),
-        Field::PostRemote4 => format!("Post NAT Destination IPv4 Address: {}", record.remote),
+        Field::PostRemote4 => {
+            format!("Post NAT Destination IPv4 Address: {}", Ipv4Addr::from(record.remote4))
+        }
         Field::RemotePort => "DstPort: 443 (443)".into(),
         Field::PostRemotePort => "Post NAPT Destination Transport Port: 443".into(),
         Field::First => "Port Range Start: 4096".into(),

@@ -9,7 +9,9 @@ use carrack_api::types::{
 };
 use carrack_base::{IfIndex, InstanceId, PoolId, Prefix6, VrfId};
 use carrack_host::NeighbourRow;
-use carrack_nat::row::{BlockRow, MappingRow, MemoryRow, NatEvent, PoolRow, SessionRow, SubscriberRow};
+use carrack_nat::row::{
+    BlockRow, Change, MappingRow, MemoryRow, NatEvent, PoolRow, SessionRow, SubscriberRow,
+};
 use carrack_pipeline::mailbox::{CapturePoint, CaptureSlot, TraceOutcome, TraceStep};
 use carrack_pipeline::snapshot::{NextHop, Snapshot};
 use carrack_runtime::InterfaceRow;
@@ -249,6 +251,16 @@ pub(super) fn event(names: &Names, sequence: u64, unix_ns: u64, event: &NatEvent
         NatEvent::Refused { instance, inside, reason, count } => {
             let text = format!("{count} refused for {}, the last for {}", reason.name(), inside);
             ("refused", instance, reason.info().severity.name(), text)
+        }
+        NatEvent::Translation { change, instance, protocol, inside, outside, remote, .. } => {
+            let (kind, what) = match change {
+                Change::MappingCreated => ("mapping-created", "is now"),
+                Change::MappingDeleted => ("mapping-deleted", "is no longer"),
+                Change::SessionCreated => ("session-created", "opened a session as"),
+                Change::SessionDeleted => ("session-deleted", "ended a session as"),
+            };
+            let to = remote.map_or_else(String::new, |remote| format!(" to {remote}"));
+            (kind, instance, "info", format!("{inside}, protocol {protocol}, {what} {outside}{to}"))
         }
         NatEvent::PoolThreshold { instance, pool, percent, above } => {
             let what = if *above { "rose above" } else { "fell back under" };

@@ -1,10 +1,13 @@
 //! Exporters against NAT instances.
 
-use crate::model::Config;
+use carrack_nat::policy::Logged;
+
+use crate::model::{Config, NatConfig, PortsConfig};
 use crate::read::Notes;
 use crate::suggest;
 
 pub(super) fn check(notes: &Notes, config: &Config) {
+    traceable(notes, config);
     for exporter in &config.logging.exporters {
         for instance in &exporter.instances {
             let known = || config.nat.iter().map(|nat| nat.name.value.as_str());
@@ -14,5 +17,20 @@ pub(super) fn check(notes: &Notes, config: &Config) {
                 notes.error(instance.span, message);
             }
         }
+    }
+}
+
+/// Ports that are given out one by one tell nobody's name unless they are logged one by one.
+fn traceable(notes: &Notes, config: &Config) {
+    let anybody = config.logging.store.is_some() || !config.logging.exporters.is_empty();
+    let one_by_one = |nat: &&NatConfig| {
+        matches!(nat.ports, PortsConfig::Arbitrary) && !nat.pools.is_empty() && nat.log == Logged::Blocks
+    };
+    for nat in config.nat.iter().filter(|nat| anybody && one_by_one(nat)) {
+        let message = format!(
+            "nothing that `{}` logs tells who had a port, because it has no port blocks; set log = \"mappings\", or use blocks",
+            nat.name
+        );
+        notes.warning(nat.name.span, message);
     }
 }

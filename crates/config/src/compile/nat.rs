@@ -53,6 +53,7 @@ impl Build<'_> {
             timeouts: nat.timeouts.clone(),
             exhausted_icmp: nat.exhausted_icmp,
             pool_threshold_percent: nat.pool_threshold_percent,
+            logged: nat.log,
             statics: statics(nat),
             nat64: nat.nat64.as_ref().map(|nat64| self.build_nat64(nat, nat64)),
         }
@@ -157,6 +158,7 @@ fn retired(id: InstanceId, name: &str) -> Instance {
         timeouts: Timeouts::default(),
         exhausted_icmp: Default::default(),
         pool_threshold_percent: 0,
+        logged: Default::default(),
         statics: Vec::new(),
         nat64: None,
     }

@@ -80,11 +80,12 @@ pub(super) const KEYS: &[KeyInfo] = &[
     ),
     row(
         ("logging.exporter", "protocol"),
-        Word(&["ipfix", "netflow9", "syslog"]),
+        Word(&["ipfix", "netflow9", "syslog", "radius"]),
         Required,
         InPlace,
         "\"ipfix\"",
-        "IPFIX (RFC 7011, with the templates of RFC 8158), NetFlow version 9 (RFC 3954) or syslog (RFC 5424).",
+        "IPFIX (RFC 7011, with the templates of RFC 8158), NetFlow version 9 (RFC 3954), syslog (RFC 5424) or RADIUS \
+         accounting (RFC 2866), which tells `blocks` and `mappings` by the attributes of RFC 8045.",
     ),
     row(
         ("logging.exporter", "transport"),
@@ -92,7 +93,7 @@ pub(super) const KEYS: &[KeyInfo] = &[
         Value("\"udp\""),
         InPlace,
         "\"tcp\"",
-        "How it gets there. NetFlow knows only `udp`.",
+        "How it gets there. NetFlow and RADIUS know only `udp`.",
     ),
     row(
         ("logging.exporter", "collector"),
@@ -100,7 +101,8 @@ pub(super) const KEYS: &[KeyInfo] = &[
         Required,
         InPlace,
         "\"192.0.2.9:4739\"",
-        "Address and port of the collector. Usual ports: IPFIX 4739, NetFlow 2055, syslog 514, over TLS 6514.",
+        "Address and port of the collector. Usual ports: IPFIX 4739, NetFlow 2055, syslog 514, over TLS 6514, \
+         RADIUS accounting 1813.",
     ),
     row(
         ("logging.exporter", "events"),
@@ -183,5 +185,14 @@ pub(super) const KEYS: &[KeyInfo] = &[
         InPlace,
         "\"collector.example.net\"",
         "Name that the collector's certificate must bear.",
+    ),
+    row(
+        ("logging.exporter", "secret_file"),
+        Path,
+        Absent("no RADIUS"),
+        InPlace,
+        "\"/etc/carrack/radius.secret\"",
+        "File whose first line is the secret shared with the RADIUS server. Read when the exporter starts and after a \
+         failure.",
     ),
 ];

@@ -202,6 +202,16 @@ pub(super) const KEYS: &[KeyInfo] = &[
         "Use of a pool at which an event is raised; 0 for none (RFC 6888 REQ-13).",
     ),
     row(
+        ("nat", "log"),
+        Word(&["blocks", "mappings", "sessions", "destinations"]),
+        Value("\"blocks\""),
+        InPlace,
+        "\"mappings\"",
+        "What is told to the log: port `blocks` and address bindings; single `mappings` too, which `arbitrary` ports need to \
+         be traced back; every one of their `sessions` instead; or `destinations`, the same with whom they talked to, which \
+         RFC 6888 REQ-12 warns of. Holds for what begins from then on.",
+    ),
+    row(
         ("nat.nat64", "prefixes"),
         List(&Prefix6, 64),
         Required,

@@ -43,11 +43,18 @@ fn exporter(notes: &Notes, mut section: Section<'_>) -> Option<ExporterConfig> {
         notes.error(events.span, "an empty list; name the events, or leave the key out to send all");
     }
     let tls = tls(notes, &section, transport.value);
-    if let (Some(ExportProtocol::NetFlow9), ExportTransport::Tcp | ExportTransport::Tls) =
-        (protocol.as_ref().map(|protocol| protocol.value), transport.value)
-    {
-        let message = "NetFlow is sent over UDP only; remove `transport`, or set protocol = \"ipfix\", which is its successor";
-        notes.error(transport.span, message);
+    if transport.value != ExportTransport::Udp {
+        match protocol.as_ref().map(|protocol| protocol.value) {
+            Some(ExportProtocol::NetFlow9) => notes.error(
+                transport.span,
+                "NetFlow is sent over UDP only; remove `transport`, or set protocol = \"ipfix\", which is its successor",
+            ),
+            Some(ExportProtocol::Radius) => notes.error(
+                transport.span,
+                "RADIUS accounting is sent over UDP only, where every request is answered; remove `transport`",
+            ),
+            _ => {}
+        }
     }
     if protocol.as_ref().is_some_and(|protocol| protocol.value != ExportProtocol::Syslog) {
         for key in ["format", "facility"] {
@@ -59,6 +66,7 @@ fn exporter(notes: &Notes, mut section: Section<'_>) -> Option<ExporterConfig> {
             }
         }
     }
+    let secret_file = secret(notes, &section, protocol.as_ref().map(|protocol| protocol.value));
     let read = ExporterConfig {
         name,
         protocol: protocol.map(|protocol| protocol.value).unwrap_or_default(),
@@ -73,6 +81,7 @@ fn exporter(notes: &Notes, mut section: Section<'_>) -> Option<ExporterConfig> {
         format: section.value("format"),
         facility: section.value("facility"),
         tls,
+        secret_file,
     };
     // Without a collector there is a fault already; what else may be wrong was said above.
     collector.map(|_| read)
@@ -98,4 +107,21 @@ fn tls(notes: &Notes, section: &Section<'_>, transport: ExportTransport) -> Opti
         }
     }
     Some(ExporterTls { ca: ca?.value, name: name.map(|name| name.value) })
+}
+
+fn secret(notes: &Notes, section: &Section<'_>, protocol: Option<ExportProtocol>) -> Option<PathBuf> {
+    let file = section.get::<PathBuf>("secret_file");
+    let is_radius = protocol == Some(ExportProtocol::Radius);
+    match section.written("secret_file") {
+        None if is_radius => {
+            let message = "protocol = \"radius\" needs `secret_file`, which holds the secret shared with the server; add it";
+            notes.error(section.span_of("protocol"), message);
+        }
+        Some(span) if !is_radius && protocol.is_some() => {
+            let message = "`secret_file` has an effect only with protocol = \"radius\"; remove it or change the protocol";
+            notes.error(span, message);
+        }
+        _ => {}
+    }
+    file.map(|file| file.value)
 }

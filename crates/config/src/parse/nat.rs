@@ -38,6 +38,7 @@ fn instance(notes: &Notes, mut section: Section<'_>) -> NatConfig {
         port_hold_ports_max: section.value("port_hold_ports_max"),
         exhausted_icmp: section.value("exhausted_icmp"),
         pool_threshold_percent: section.value("pool_threshold_percent"),
+        log: section.value("log"),
         ports: ports(notes, &section.section("ports")),
         pools: section.sections("pool").into_iter().map(|pool_section| pool(notes, pool_section)).collect(),
         limits: limits(notes, &section.section("limits")),

@@ -36,6 +36,7 @@ fn instance(addresses: u32, port_last: u16, size: u16) -> Instance {
         timeouts: Timeouts::default(),
         exhausted_icmp: Default::default(),
         pool_threshold_percent: 0,
+        logged: Default::default(),
         statics: vec![],
         nat64: None,
     }

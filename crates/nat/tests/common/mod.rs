@@ -89,6 +89,7 @@ pub fn instance() -> Instance {
         timeouts: Timeouts::default(),
         exhausted_icmp: Default::default(),
         pool_threshold_percent: 0,
+        logged: Default::default(),
         statics: vec![],
         nat64: None,
     }

@@ -1,15 +1,17 @@
-//! What an exporter writes: flow messages or syslog.
+//! What an exporter writes: flow messages, syslog or RADIUS accounting.
 
 use carrack_config::{ExportProtocol, ExportTransport, ExporterConfig};
 
 use crate::context::Context;
 use crate::flow::{Emit, Encoder, Stamp, Unsent, Version};
+use crate::radius::Radius;
 use crate::record::Record;
 use crate::syslog::Syslog;
 
 pub(crate) enum Format {
     Flow { encoder: Encoder, version: Version, domain: u32, bytes_max: usize },
     Syslog(Syslog),
+    Radius(Radius),
 }
 
 impl Format {
@@ -24,6 +26,7 @@ impl Format {
         match config.protocol {
             ExportProtocol::Ipfix => flow(Version::Ipfix),
             ExportProtocol::NetFlow9 => flow(Version::NetFlow9),
+            ExportProtocol::Radius => Self::Radius(Radius::new(host)),
             ExportProtocol::Syslog => {
                 let counted = config.transport != ExportTransport::Udp;
                 Self::Syslog(Syslog::new(config.facility, config.format, counted, host))
@@ -45,6 +48,7 @@ impl Format {
                 encoder.event(record, context, now, emit);
             }
             Self::Syslog(syslog) => syslog.event(record, context, emit),
+            Self::Radius(radius) => radius.event(record, context, emit),
         }
     }
 

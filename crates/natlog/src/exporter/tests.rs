@@ -27,6 +27,7 @@ fn config(
         format: SyslogFormat::Structured,
         facility: 16,
         tls: None,
+        secret_file: None,
     }
 }
 

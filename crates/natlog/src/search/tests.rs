@@ -3,6 +3,7 @@ use std::sync::Arc;
 use super::*;
 use crate::context::{Context, InstanceContext};
 use crate::exporter::Batch;
+use crate::store::files;
 use crate::store::journal::Journal;
 use Kind::{BlockAllocated as Got, BlockReleased as Gave, ClockSet, Started, Stopped};
 
@@ -134,16 +135,128 @@ fn subscriber_is_told_all_it_had() {
     assert_eq!(spans, [(0, Some(500), 4_096), (1_000, Some(2_000), 4_096), (3_000, None, 0)]);
 }
 
+fn session(kind: Kind, unix_ms: u64, host: u8) -> Record {
+    Record { protocol: 6, inside_port: 5_000, first: 4_200, last: 4_200, ..event(kind, unix_ms, host) }
+}
+
+/// RFC 6888 REQ-12: without destinations sessions look all the same.
+#[test]
+fn port_is_held_as_long_as_one_of_its_sessions_is_open() {
+    use Kind::{SessionCreated as Opened, SessionDeleted as Ended};
+    let records = [
+        Record::new(500, Started),
+        session(Opened, 1_000, 1),
+        session(Opened, 2_000, 1),
+        session(Opened, 3_000, 1),
+        session(Ended, 4_000, 1),
+        session(Ended, 5_000, 1),
+        session(Ended, 6_000, 1),
+        session(Opened, 7_000, 2),
+        session(Ended, 8_000, 2),
+    ];
+    let dir = store(&[&records[..4], &records[4..6], &records[6..]]);
+    let who = |at| ask(&dir, at).holding.map(|holding| (holding.subscriber, holding.what));
+    let host = |n: u8| Some((IpAddr::from([100, 64, 0, n]), "session"));
+    for (at, wanted) in [
+        (999, None),
+        (1_000, host(1)),
+        (3_500, host(1)),
+        (4_500, host(1)),
+        (5_999, host(1)),
+        (6_500, None),
+        (7_500, host(2)),
+        (8_500, None),
+    ] {
+        assert_eq!(who(at), wanted, "at {at}");
+    }
+    assert_eq!(ask(&dir, 6_500).free_since_ms, Some(6_000));
+    assert_eq!(ask(&dir, 6_500).doubts, Vec::<String>::new());
+    assert!(ask(&dir, 3_500).holding.unwrap().to_ms.is_some_and(|end| (3_501..=6_000).contains(&end)));
+}
+
+#[test]
+fn end_of_a_mapping_does_not_end_the_block_it_was_of() {
+    let within = |kind, at| Record { detail: 1, ..session(kind, at, 1) };
+    let dir = store(&[&[
+        event(Got, 1_000, 1),
+        within(Kind::MappingCreated, 1_100),
+        within(Kind::MappingDeleted, 1_200),
+        within(Kind::SessionDeleted, 1_300),
+        event(Gave, 2_000, 1),
+    ]]);
+    assert_eq!(holder(&dir, 1_150), Some((1, 1_000, Some(2_000))));
+    assert_eq!(holder(&dir, 1_500), Some((1, 1_000, Some(2_000))));
+}
+
+#[test]
+fn port_of_two_protocols_is_of_both_unless_one_is_asked_for() {
+    let mapping = |host, protocol| Record { protocol, ..session(Kind::MappingCreated, 1_000, host) };
+    let dir = store(&[&[mapping(1, 6), mapping(2, 17)]]);
+    let answer = ask(&dir, 1_500);
+    assert_eq!((answer.others.len(), answer.doubts.len()), (1, 1), "{answer:?}");
+    assert!(answer.doubts[0].contains("ask with --protocol"));
+}
+
+#[test]
+fn silence_of_the_log_is_never_sure() {
+    let dir = store(&[&[]]);
+    let answer = ask(&dir, 1_500);
+    assert_eq!((answer.holding, answer.reach_ms), (None, None));
+    assert!(answer.doubts[0].starts_with("nothing is recorded in "), "{:?}", answer.doubts);
+    let dir = store(&[&[Record { first: 9_216, last: 9_727, ..event(Got, 1_000, 1) }]]);
+    for (at, said) in
+        [(999, "reaches back to 1970-01-01T00:00:01.000Z only"), (1_500, "begins at 1970-01-01T00:00:01")]
+    {
+        let answer = ask(&dir, at);
+        assert_eq!(answer.reach_ms, Some(1_000));
+        assert!(answer.doubts[0].contains(said), "{:?}", answer.doubts);
+    }
+    let dir = store(&[&[Record::new(1_000, Started)]]);
+    assert_eq!((ask(&dir, 1_500).free_since_ms, ask(&dir, 1_500).doubts.len()), (Some(1_000), 0));
+}
+
+fn config(nat: &str) -> String {
+    format!(
+        "[[interface]]\nname = \"a\"\ndevice = \"mem:a\"\nside = \"inside\"\n\n[[interface]]\nname = \"b\"\n\
+         device = \"mem:b\"\nside = \"outside\"\n\n[[nat]]\nname = \"d\"\n{nat}"
+    )
+}
+
+#[test]
+fn instance_that_logged_nothing_of_its_ports_makes_the_answer_doubtful() {
+    let arbitrary =
+        "[nat.ports]\nmode = \"arbitrary\"\n\n[[nat.pool]]\nname = \"p\"\naddresses = [\"203.0.113.7\"]\n";
+    for (nat, said) in [
+        (arbitrary.to_owned(), Some("logs nothing that tells who had a port")),
+        (format!("log = \"mappings\"\n{arbitrary}"), None),
+        (arbitrary.replace("113.7", "113.8"), Some("is in no pool")),
+    ] {
+        let dir = store(&[&[Record::new(900, Started)]]);
+        files::keep_config(dir.path(), &config(&nat), 1, 1_000).unwrap();
+        let doubts = ask(&dir, 1_500).doubts;
+        assert_eq!(doubts.len(), usize::from(said.is_some()), "{doubts:?}");
+        assert!(said.is_none_or(|said| doubts[0].contains(said)), "{doubts:?}");
+    }
+}
+
+#[test]
+fn static_mapping_is_answered_from_the_configuration_of_the_time() {
+    let nat = "\n[[nat.pool]]\nname = \"p\"\naddresses = [\"203.0.113.8\"]\n\n[[nat.one_to_one]]\n\
+               outside = \"203.0.113.7\"\ninside = \"100.64.0.9\"\n";
+    let dir = store(&[&[Record::new(900, Started)]]);
+    files::keep_config(dir.path(), &config(nat), 1, 1_000).unwrap();
+    let holding = ask(&dir, 1_500).holding.unwrap();
+    assert_eq!((holding.what, holding.subscriber), ("static", IpAddr::from([100, 64, 0, 9])));
+}
+
 /// RFC 7422 §5: without a single event.
 #[test]
 fn deterministic_pool_is_answered_from_the_configuration_of_the_time() {
     let config = |pool: &str| {
-        format!(
-            "[[interface]]\nname = \"a\"\ndevice = \"mem:a\"\nside = \"inside\"\n\n[[interface]]\nname = \"b\"\n\
-             device = \"mem:b\"\nside = \"outside\"\n\n[[nat]]\nname = \"d\"\nsubscribers = [\"100.64.0.0/28\"]\n\n\
-             [nat.ports]\nmode = \"deterministic\"\nports_per_subscriber = 512\n\n[[nat.pool]]\nname = \"p\"\n\
-             addresses = [\"{pool}\"]\n"
-        )
+        config(&format!(
+            "subscribers = [\"100.64.0.0/28\"]\n\n[nat.ports]\nmode = \"deterministic\"\nports_per_subscriber = 512\n\n\
+             [[nat.pool]]\nname = \"p\"\naddresses = [\"{pool}\"]\n"
+        ))
     };
     let dir = store(&[&[]]);
     files::keep_config(dir.path(), &config("203.0.113.7"), 1, 1_000).unwrap();

@@ -18,7 +18,7 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 
-use crate::record::{Kind, NOBODY, Record};
+use crate::record::{Kind, Record};
 
 /// Rows of a row group: what one question decodes at least.
 pub(crate) const GROUP_ROWS: usize = 131_072;
@@ -93,7 +93,7 @@ fn write_group(
     number(group, rows, |r| r.first.into())?;
     number(group, rows, |r| r.last.into())?;
     number(group, rows, |r| r.protocol.into())?;
-    number(group, rows, |r| four(r.remote))?;
+    number(group, rows, |r| r.remote4)?;
     bytes(group, rows, |r| six(r.remote))?;
     number(group, rows, |r| r.remote_port.into())?;
     number(group, rows, |r| r.worker.into())?;
@@ -243,10 +243,8 @@ fn read_group(
             outside: *outside,
             first: at(3) as u16,
             last: at(4) as u16,
-            remote: match ip(at(6), remote6.get(row)) {
-                none if none.is_unspecified() => NOBODY,
-                some => some,
-            },
+            remote: ip(at(6), remote6.get(row)),
+            remote4: at(6),
             remote_port: at(7) as u16,
             value: at(11),
             count: at(12),

@@ -201,6 +201,7 @@ fn encode(record: &Record, out: &mut Vec<u8>) {
     address(record.inside, out);
     if family & (REMOTE4 | REMOTE6) != 0 {
         address(record.remote, out);
+        out.extend(record.remote4.to_le_bytes());
         out.extend(record.remote_port.to_le_bytes());
     }
 }
@@ -245,10 +246,10 @@ impl Reader<'_> {
         let (outside, first, last) = (self.u32()?, self.u16()?, self.u16()?);
         let (value, count) = (self.u32()?, self.u32()?);
         let inside = self.address(family & INSIDE6 != 0)?;
-        let (remote, remote_port) = if family & (REMOTE4 | REMOTE6) != 0 {
-            (self.address(family & REMOTE6 != 0)?, self.u16()?)
+        let (remote, remote4, remote_port) = if family & (REMOTE4 | REMOTE6) != 0 {
+            (self.address(family & REMOTE6 != 0)?, self.u32()?, self.u16()?)
         } else {
-            (NOBODY, 0)
+            (NOBODY, 0, 0)
         };
         Some(Record {
             unix_ms,
@@ -264,6 +265,7 @@ impl Reader<'_> {
             first,
             last,
             remote,
+            remote4,
             remote_port,
             value,
             count,

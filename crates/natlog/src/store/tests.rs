@@ -27,7 +27,12 @@ fn record(n: u32) -> Record {
         outside: 0xcb00_7100 + n / 100,
         first: n as u16 % 100 * 512,
         last: n as u16 % 100 * 512 + 511,
-        remote: if n.is_multiple_of(2) { crate::record::NOBODY } else { std::net::Ipv4Addr::from(n).into() },
+        remote: match n % 4 {
+            1 => std::net::Ipv4Addr::from(n).into(),
+            3 => std::net::Ipv6Addr::from(0x0064_ff9bu128 << 96 | u128::from(n)).into(),
+            _ => crate::record::NOBODY,
+        },
+        remote4: if n.is_multiple_of(2) { 0 } else { n },
         remote_port: if n.is_multiple_of(2) { 0 } else { 443 },
         value: n,
         count: n + 1,

@@ -58,7 +58,8 @@ pub fn every_event() -> Vec<Record> {
             match kind {
                 Kind::SessionCreated | Kind::SessionDeleted => {
                     records.push(record);
-                    records.push(Record { remote, remote_port: 443, ..record });
+                    let remote4 = u32::from_be_bytes([198, 51, 100, 7]);
+                    records.push(Record { remote, remote4, remote_port: 443, ..record });
                 }
                 Kind::QuotaExceeded => {
                     for (quota, reason) in [

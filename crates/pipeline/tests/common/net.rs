@@ -142,6 +142,7 @@ pub fn instance(id: u16, inside_vrf: u16, outside_vrf: u16, pool: &str) -> Insta
         timeouts: Timeouts::default(),
         exhausted_icmp: Default::default(),
         pool_threshold_percent: 0,
+        logged: Default::default(),
         statics: vec![],
         nat64: None,
     }

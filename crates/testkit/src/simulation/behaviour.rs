@@ -92,6 +92,7 @@ pub(super) fn draw(random: &mut Random, side: usize, two: bool, static_rules: bo
         timeouts: Timeouts::default(),
         exhausted_icmp: Default::default(),
         pool_threshold_percent: 80,
+        logged: Default::default(),
         statics: vec![],
         nat64: None,
     };

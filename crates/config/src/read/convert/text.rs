@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use carrack_base::{Prefix, Prefix4, Prefix6, Proto, Range4};
 use carrack_io::DeviceSpec;
-use carrack_nat::policy::{ExhaustedIcmp, Filtering, Mapping, Pooling};
+use carrack_nat::policy::{ExhaustedIcmp, Filtering, Logged, Mapping, Pooling};
 use carrack_pipeline::snapshot::Side;
 use carrack_xlat::ZeroUdp;
 use toml::de::DeValue;
@@ -222,10 +222,17 @@ from_word! {
     }
     ZeroUdp { "compute" => ZeroUdp::Compute, "drop" => ZeroUdp::Drop }
     Proto { "tcp" => Proto::Tcp, "udp" => Proto::Udp, "icmp" => Proto::Icmp }
+    Logged {
+        "blocks" => Logged::Blocks,
+        "mappings" => Logged::Mappings,
+        "sessions" => Logged::Sessions,
+        "destinations" => Logged::Destinations,
+    }
     ExportProtocol {
         "ipfix" => ExportProtocol::Ipfix,
         "netflow9" => ExportProtocol::NetFlow9,
         "syslog" => ExportProtocol::Syslog,
+        "radius" => ExportProtocol::Radius,
     }
     ExportTransport {
         "udp" => ExportTransport::Udp,

@@ -1,0 +1,71 @@
+//! Telling the log of single mappings and sessions, for instances that ask for it. A line says itself whether its beginning
+//! was told, so that its end is, whatever the policy asks for by then.
+
+use carrack_base::{InstanceId, Proto};
+use carrack_wire::ipv4::protocol;
+
+use crate::engine::Nat;
+use crate::line::{Mapping, Session, TOLD, TOLD_REMOTE};
+use crate::policy::{Instance, Logged};
+use crate::row::{Change, HostEndpoint, NatEvent};
+
+/// Flags of a dynamic mapping that begins.
+pub(crate) fn mapping_flags(instance: &Instance) -> u8 {
+    if instance.logged == Logged::Mappings { TOLD } else { 0 }
+}
+
+/// Flags of a session that begins.
+pub(crate) fn session_flags(instance: &Instance) -> u8 {
+    match instance.logged {
+        Logged::Blocks | Logged::Mappings => 0,
+        Logged::Sessions => TOLD,
+        Logged::Destinations => TOLD | TOLD_REMOTE,
+    }
+}
+
+impl Nat {
+    /// RFC 8158 §4.6.3, RFC 8158 §4.6.4. The host of an IPv6 mapping must still have its line.
+    #[cold]
+    pub(crate) fn tell_mapping(&mut self, change: Change, mapping: &Mapping) {
+        let inside = HostEndpoint { ip: self.tables.inside_of(mapping).into(), port: mapping.inside_port };
+        self.events.push(NatEvent::Translation {
+            change,
+            instance: InstanceId(mapping.instance),
+            protocol: ip_number(mapping.proto()),
+            inside,
+            outside: mapping.outside(),
+            remote: None,
+            remote6: None,
+        });
+    }
+
+    /// RFC 8158 §4.6.1, RFC 8158 §4.6.2.
+    #[cold]
+    pub(crate) fn tell_session(&mut self, change: Change, session: &Session) {
+        let remote = (session.flags & TOLD_REMOTE != 0).then(|| session.remote());
+        let remote6 = remote.filter(|_| session.is_six()).map(|_| self.way_of(session).remote6().into());
+        self.events.push(NatEvent::Translation {
+            change,
+            instance: InstanceId(session.instance),
+            protocol: if session.proto() == Proto::Other {
+                session.ip_proto
+            } else {
+                ip_number(session.proto())
+            },
+            inside: HostEndpoint { ip: session.inside().into(), port: session.inside_port },
+            outside: session.outside(),
+            remote,
+            remote6,
+        });
+    }
+}
+
+/// The protocol's number in an IPv4 header.
+const fn ip_number(proto: Proto) -> u8 {
+    match proto {
+        Proto::Tcp => protocol::TCP,
+        Proto::Udp => protocol::UDP,
+        Proto::Icmp => protocol::ICMP,
+        Proto::Other => 0,
+    }
+}
