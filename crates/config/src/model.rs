@@ -375,6 +375,10 @@ pub struct NatConfig {
 pub struct Logging {
     /// Observation domain.
     pub domain: u32,
+    /// Private enterprise number in syslog's structured data.
+    pub enterprise: u32,
+    /// Processors of what is logged; empty leaves it where the control plane is.
+    pub cores: Vec<At<u16>>,
     /// Directory for events that wait for a collector.
     pub spool_dir: PathBuf,
     /// Events on local disk.

@@ -106,6 +106,21 @@ fn syntax_errors_name_their_place() {
 }
 
 #[test]
+fn radius_needs_its_secret_and_knows_only_datagrams() {
+    let exporter = |lines: &str| {
+        format!(
+            "[[logging.exporter]]\nname = \"aaa\"\ncollector = \"192.0.2.9:1813\"\n{lines}\n\n[workers]\n"
+        )
+    };
+    refuses("[workers]\n", &exporter("protocol = \"radius\" #!"), &["needs `secret_file`"]);
+    let secret = "secret_file = \"/etc/secret\"";
+    let stream = format!("protocol = \"radius\"\n{secret}\ntransport = \"tcp\" #!");
+    refuses("[workers]\n", &exporter(&stream), &["over UDP only"]);
+    let syslog = format!("protocol = \"syslog\"\n{secret} #!");
+    refuses("[workers]\n", &exporter(&syslog), &["only with protocol = \"radius\""]);
+}
+
+#[test]
 fn names_are_given_once() {
     refuses("name = \"lan.100\"", "name = \"lan\" #!", &["second interface `lan`"]);
     refuses("name = \"cgn2\"", "name = \"cgn1\" #!", &["second NAT instance `cgn1`"]);
@@ -115,6 +130,7 @@ fn names_are_given_once() {
     refuses("cores = [0, 1]", "cores = [1, 1] #!", &["core 1 is there twice"]);
     refuses("cores = [0, 1]", "cores = [1] #!", &["1 cores for 2 workers"]);
     refuses("cores = [0, 1]", "cores = [0, 1]\ncontrol_cores = [2, 1] #!", &["core 1 is a worker's"]);
+    refuses("[workers]\n", "[logging]\ncores = [2, 1] #!\n\n[workers]\n", &["core 1 is a worker's"]);
     refuses(
         "prefix = \"203.0.113.0/24\"",
         "prefix = \"0.0.0.0/0\" #!",

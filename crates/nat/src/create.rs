@@ -8,9 +8,9 @@ use crate::directory::{Outside, is_exempt, one_to_one_of};
 use crate::engine::{Nat, Verdict, idle_timeout_s};
 use crate::flow::{Direction, Flow, Inside, Kind};
 use crate::line::{
-    HAIRPIN, INBOUND, INDEPENDENT, Mapping, NO_ADDRESS, NONE, ONE_TO_ONE, REFRESH_IN, SIX, Session, TOLD,
+    HAIRPIN, INBOUND, INDEPENDENT, Mapping, NO_ADDRESS, NONE, ONE_TO_ONE, REFRESH_IN, SIX, Session,
 };
-use crate::policy::{Filtering, Instance, Mapping as MappingBehaviour};
+use crate::policy::{Filtering, Instance, Logged, Mapping as MappingBehaviour};
 use crate::pool::Wish;
 use crate::rewrite::deltas;
 use crate::row::{Change, Endpoint, v4};
@@ -217,8 +217,8 @@ impl Nat {
         let id = tables.add_mapping(line).inspect_err(|_| {
             state.ports.release(got.address, got.port, flow.proto, now.s(), false);
         })?;
-        if line.flags & TOLD != 0 {
-            self.tell_mapping(Change::MappingCreated, &line);
+        if instance.logged == Logged::Mappings {
+            self.tell_mapping(Change::MappingCreated, id);
         }
         Ok(id)
     }
@@ -306,8 +306,8 @@ impl Nat {
         }
         let deadline = now.s().saturating_add(idle_timeout_s(instance, &line));
         let id = self.tables.add_session(line, deadline)?;
-        if line.flags & TOLD != 0 {
-            self.tell_session(Change::SessionCreated, &line);
+        if instance.logged >= Logged::Sessions {
+            self.tell_begin(id);
         }
         if flow.proto == Proto::Tcp
             && direction == Direction::Out

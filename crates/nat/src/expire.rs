@@ -107,8 +107,8 @@ impl Nat {
     /// Removes a mapping and gives its port back (RFC 6888 REQ-8: held for a while, unless the NAT tracks the
     /// protocol's end itself, as it does TCP's: RFC 6888 REQ-8a).
     pub(crate) fn drop_mapping(&mut self, id: u32, now_s: u32) {
-        if let Some(mapping) = self.tables.mappings.get(id).copied().filter(|m| m.flags & TOLD != 0) {
-            self.tell_mapping(Change::MappingDeleted, &mapping);
+        if self.tables.mappings.get(id).is_some_and(|mapping| mapping.flags & TOLD != 0) {
+            self.tell_mapping(Change::MappingDeleted, id);
         }
         let Some(mapping) = self.tables.remove_mapping(id) else { return };
         let hold = mapping.proto() != Proto::Tcp;

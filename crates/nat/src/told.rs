@@ -5,7 +5,7 @@ use carrack_base::{InstanceId, Proto};
 use carrack_wire::ipv4::protocol;
 
 use crate::engine::Nat;
-use crate::line::{Mapping, Session, TOLD, TOLD_REMOTE};
+use crate::line::{Session, TOLD, TOLD_REMOTE};
 use crate::policy::{Instance, Logged};
 use crate::row::{Change, HostEndpoint, NatEvent};
 
@@ -24,9 +24,11 @@ pub(crate) fn session_flags(instance: &Instance) -> u8 {
 }
 
 impl Nat {
-    /// RFC 8158 §4.6.3, RFC 8158 §4.6.4. The host of an IPv6 mapping must still have its line.
+    /// RFC 8158 §4.6.3, RFC 8158 §4.6.4. Of a mapping that is in its table.
     #[cold]
-    pub(crate) fn tell_mapping(&mut self, change: Change, mapping: &Mapping) {
+    #[inline(never)]
+    pub(crate) fn tell_mapping(&mut self, change: Change, id: u32) {
+        let Some(mapping) = self.tables.mappings.get(id) else { return };
         let inside = HostEndpoint { ip: self.tables.inside_of(mapping).into(), port: mapping.inside_port };
         self.events.push(NatEvent::Translation {
             change,
@@ -39,8 +41,18 @@ impl Nat {
         });
     }
 
+    /// The session in that line has begun.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn tell_begin(&mut self, id: u32) {
+        if let Some(session) = self.tables.sessions.get(id).copied() {
+            self.tell_session(Change::SessionCreated, &session);
+        }
+    }
+
     /// RFC 8158 §4.6.1, RFC 8158 §4.6.2.
     #[cold]
+    #[inline(never)]
     pub(crate) fn tell_session(&mut self, change: Change, session: &Session) {
         let remote = (session.flags & TOLD_REMOTE != 0).then(|| session.remote());
         let remote6 = remote.filter(|_| session.is_six()).map(|_| self.way_of(session).remote6().into());

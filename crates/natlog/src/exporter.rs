@@ -82,6 +82,8 @@ pub(crate) struct Identity {
     pub domain: u32,
     /// Name of this router.
     pub host: String,
+    /// Private enterprise number.
+    pub enterprise: u32,
     /// Where spools are.
     pub spool_dir: PathBuf,
 }
@@ -101,12 +103,13 @@ impl Exporter {
         config: ExporterConfig,
         identity: Identity,
         context: Arc<Context>,
+        cores: &Arc<[usize]>,
     ) -> Result<Self, String> {
         let queue = Arc::new(Queue::new(config.queue as usize));
         let counters = Arc::new(Counters::default());
         let spool = open_spool(&config, &identity.spool_dir)?;
         let work = Work {
-            format: Format::new(&config, identity.domain, &identity.host),
+            format: Format::new(&config, &identity),
             queue: Arc::clone(&queue),
             counters: Arc::clone(&counters),
             context,
@@ -125,7 +128,12 @@ impl Exporter {
             config: config.clone(),
         };
         let name = format!("log-{}", config.name.value);
-        let join = std::thread::Builder::new().name(name).spawn(move || work.run()).map_err(|error| {
+        let cores = Arc::clone(cores);
+        let body = move || {
+            crate::service::place(&cores);
+            work.run();
+        };
+        let join = std::thread::Builder::new().name(name).spawn(body).map_err(|error| {
             format!("exporter {}: cannot start its thread: {error}; raise the limit on threads", config.name)
         })?;
         Ok(Self { config, identity, queue, counters, join: Some(join) })

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod context;
+pub mod estimate;
 mod exporter;
 pub mod flow;
 mod link;

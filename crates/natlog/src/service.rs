@@ -23,6 +23,7 @@ struct Inner {
     exporters: Vec<Exporter>,
     store: Option<Store>,
     lost: u64,
+    cores: Arc<[usize]>,
     /// The calendar minus monotonic time, as of the last event.
     offset_ns: Option<u64>,
 }
@@ -36,12 +37,14 @@ impl Service {
     /// # Errors
     /// A sentence that says what to do.
     pub fn start(config: &Config, context: Context, unix_ms: u64) -> Result<Self, String> {
+        let cores: Arc<[usize]> = config.logging.cores.iter().map(|core| usize::from(core.value)).collect();
         let inner = Inner {
             host: config.system.name.clone(),
             context: Arc::new(context),
             exporters: Vec::new(),
-            store: config.logging.store.clone().map(Store::start).transpose()?,
+            store: config.logging.store.clone().map(|store| Store::start(store, &cores)).transpose()?,
             lost: 0,
+            cores,
             offset_ns: None,
         };
         let service = Self { inner: Arc::new(Mutex::new(inner)) };
@@ -90,6 +93,10 @@ impl Service {
 }
 
 impl EventSink for Service {
+    fn begin(&mut self) {
+        place(&self.lock().cores);
+    }
+
     fn events(&mut self, batch: &[LoggedEvent]) {
         self.lock().events(batch);
     }
@@ -112,6 +119,7 @@ impl Inner {
         let identity = Identity {
             domain: logging.domain,
             host: self.host.clone(),
+            enterprise: logging.enterprise,
             spool_dir: logging.spool_dir.clone(),
         };
         self.exporters
@@ -120,7 +128,8 @@ impl Inner {
             if self.exporters.iter().any(|running| running.config == *config) {
                 continue;
             }
-            let exporter = Exporter::start(config.clone(), identity.clone(), Arc::clone(&self.context))?;
+            let exporter =
+                Exporter::start(config.clone(), identity.clone(), Arc::clone(&self.context), &self.cores)?;
             self.exporters.push(exporter);
         }
         Ok(())
@@ -185,4 +194,11 @@ impl Inner {
 fn configured(unix_ms: u64, generation: u64) -> Record {
     let value = u32::try_from(generation).unwrap_or(u32::MAX);
     Record { value, ..Record::new(unix_ms, Kind::Configured) }
+}
+
+/// Puts the calling thread where threads that log belong.
+pub(crate) fn place(cores: &[usize]) {
+    if let Err(why) = carrack_runtime::place_thread(cores) {
+        tracing::error!("a thread that logs runs anywhere, because {why}; choose others in logging.cores");
+    }
 }

@@ -68,7 +68,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    pub(crate) fn start(config: StoreConfig) -> Result<Self, String> {
+    pub(crate) fn start(config: StoreConfig, cores: &Arc<[usize]>) -> Result<Self, String> {
         let shown = config.dir.display();
         let fail = |error: io::Error| {
             format!(
@@ -97,8 +97,8 @@ impl Store {
         };
         let packer = Packer { config: config.clone(), packing, counters: Arc::clone(&counters) };
         let joins = vec![
-            spawn("carrack-store", move || writer.run()).map_err(fail)?,
-            spawn("carrack-pack", move || packer.run()).map_err(fail)?,
+            spawn("carrack-store", cores, move || writer.run()).map_err(fail)?,
+            spawn("carrack-pack", cores, move || packer.run()).map_err(fail)?,
         ];
         Ok(Self { config, queue, counters, joins })
     }
@@ -139,8 +139,16 @@ impl Drop for Store {
     }
 }
 
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(body)
+fn spawn(
+    name: &str,
+    cores: &Arc<[usize]>,
+    body: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    let cores = Arc::clone(cores);
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        crate::service::place(&cores);
+        body();
+    })
 }
 
 pub(crate) fn unix_ms() -> u64 {

@@ -9,9 +9,6 @@ use crate::flow::Emit;
 use crate::record::{Kind, Record};
 use crate::time;
 
-/// Private enterprise number in the name of structured data: the one reserved for examples (RFC 5612), until there is one.
-const ENTERPRISE: u32 = 32_473;
-
 /// Writes messages.
 #[derive(Debug)]
 pub struct Syslog {
@@ -20,6 +17,8 @@ pub struct Syslog {
     /// Over a stream each message is preceded by its length (RFC 5425 §4.3).
     counted: bool,
     host: String,
+    /// Private enterprise number in the name of structured data (RFC 5424 §7.2.2).
+    enterprise: u32,
     line: String,
     framed: String,
 }
@@ -27,8 +26,9 @@ pub struct Syslog {
 impl Syslog {
     /// Messages from the router `host`, for a stream when `counted`.
     #[must_use]
-    pub fn new(facility: u8, format: SyslogFormat, counted: bool, host: &str) -> Self {
-        Self { facility, format, counted, host: host.to_owned(), line: String::new(), framed: String::new() }
+    pub fn new(facility: u8, format: SyslogFormat, counted: bool, host: &str, enterprise: u32) -> Self {
+        let host = host.to_owned();
+        Self { facility, format, counted, host, enterprise, line: String::new(), framed: String::new() }
     }
 
     /// Emits one message.
@@ -48,11 +48,11 @@ impl Syslog {
     fn write(&mut self, record: &Record, context: &Context) -> std::fmt::Result {
         let priority = u32::from(self.facility) * 8 + severity(record.kind);
         let (at, kind) = (time::format_ms(record.unix_ms), record.kind.name());
-        let Self { line, host, .. } = self;
+        let Self { line, host, enterprise, .. } = self;
         write!(line, "<{priority}>1 {at} {host} carrack - {kind} ")?;
         match self.format {
             SyslogFormat::Structured => {
-                write!(line, "[nat@{ENTERPRISE}")?;
+                write!(line, "[nat@{enterprise}")?;
                 fields(record, context, |name, value| write!(line, " {name}=\"{value}\""))?;
                 line.push(']');
             }

@@ -59,6 +59,7 @@ addresses = ["192.0.2.16"]
 
 [logging]
 domain = 5
+cores = [0]
 
 [logging.store]
 dir = "{store}"
@@ -93,6 +94,16 @@ fn received(socket: &UdpSocket) -> Vec<Vec<u8>> {
         all.push(buffer[..length].to_vec());
     }
     all
+}
+
+/// Where a thread of this process may run, as the kernel writes it.
+fn processors(name: &str) -> String {
+    let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+    let task = tasks.into_iter().find(|task| read(task.join("comm")).trim() == name).expect(name);
+    let status = read(task.join("status"));
+    let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    line.unwrap_or_default().trim().to_owned()
 }
 
 #[test]
@@ -131,6 +142,9 @@ fn first_packet_of_a_subscriber_can_be_traced_back_after_the_daemon_is_gone() {
     std::thread::sleep(Duration::from_millis(5));
     let at_ms = unix_ms();
     std::thread::sleep(Duration::from_millis(5));
+    for thread in ["carrack-log", "carrack-store", "carrack-pack", "log-flows", "log-text"] {
+        assert_eq!(processors(thread), "0", "{thread} is where logging.cores says");
+    }
     runtime.stop();
 
     let question = Question { outside: block.ip.into(), port: block.first + 3, at_ms, protocol: None };

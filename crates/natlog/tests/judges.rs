@@ -225,7 +225,7 @@ fn rsyslogd_takes_every_message_apart() {
     let context = context();
     let mut sent = Vec::new();
     for (format, sd) in [(SyslogFormat::Structured, true), (SyslogFormat::Compact, false)] {
-        let mut syslog = Syslog::new(16, format, true, "edge-1");
+        let mut syslog = Syslog::new(16, format, true, "edge-1", 32_473);
         for record in every_event() {
             syslog.event(&record, &context, &mut |message, _| stream.write_all(message).unwrap());
             sent.push((record.kind.name(), sd, record));

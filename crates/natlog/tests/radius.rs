@@ -38,7 +38,8 @@ fn server(dir: &Path, port: u16, secret: &str) -> Server {
     );
     std::fs::write(dir.join("radiusd.conf"), text).unwrap();
     let out = std::fs::File::create(dir.join("said")).unwrap();
-    let child = Command::new("freeradius").arg("-d").arg(dir).args(["-f", "-l", "stdout"]).stdout(out).spawn();
+    let child =
+        Command::new("freeradius").arg("-d").arg(dir).args(["-f", "-l", "stdout"]).stdout(out).spawn();
     Server(child.expect("Debian's freeradius is installed"))
 }
 
@@ -46,7 +47,8 @@ fn server(dir: &Path, port: u16, secret: &str) -> Server {
 fn recorded(dir: &Path, requests: usize) -> Vec<String> {
     for _ in 0..PATIENCE {
         let text = std::fs::read_to_string(dir.join("detail")).unwrap_or_default();
-        let found: Vec<String> = text.split("\n\n").filter(|p| !p.trim().is_empty()).map(str::to_owned).collect();
+        let found: Vec<String> =
+            text.split("\n\n").filter(|p| !p.trim().is_empty()).map(str::to_owned).collect();
         if found.len() >= requests {
             return found;
         }
@@ -83,7 +85,15 @@ fn events() -> Vec<LoggedEvent> {
             let outside = Endpoint { ip: block.ip, port: 4_200 };
             let inside = HostEndpoint { ip: inside, port: 5_000 };
             let (remote, remote6) = (None, None);
-            events.push(NatEvent::Translation { change, instance, protocol: 17, inside, outside, remote, remote6 });
+            events.push(NatEvent::Translation {
+                change,
+                instance,
+                protocol: 17,
+                inside,
+                outside,
+                remote,
+                remote6,
+            });
         }
         events.push(NatEvent::BlockReleased { instance, inside, block });
     }
@@ -97,7 +107,9 @@ fn free_port() -> u16 {
 /// Attributes of one request, without its time of arrival and what the server adds.
 fn attributes(paragraph: &str) -> Vec<&str> {
     let ours = |line: &&str| {
-        ["Packet-", "Timestamp ", "Tmp-", "Acct-Unique", "NAS-IP", "Stripped"].iter().all(|no| !line.starts_with(no))
+        ["Packet-", "Timestamp ", "Tmp-", "Acct-Unique", "NAS-IP", "Stripped"]
+            .iter()
+            .all(|no| !line.starts_with(no))
     };
     paragraph.lines().skip(1).map(str::trim).filter(ours).collect()
 }
@@ -120,7 +132,8 @@ fn freeradius_names_every_attribute_of_blocks_and_mappings() {
         let framed = format!("Framed-{} = {wanted}", if is_six { "IPv6-Address" } else { "IP-Address" });
         for (at, status, alloc) in [(0, "Start", "Allocation"), (3, "Stop", "Deallocation")] {
             let found = attributes(&recorded[four + at]);
-            let (status, alloc) = (format!("Acct-Status-Type = {status}"), format!("IP-Port-Range-Alloc = {alloc}"));
+            let (status, alloc) =
+                (format!("Acct-Status-Type = {status}"), format!("IP-Port-Range-Alloc = {alloc}"));
             let all = [
                 &*status,
                 "Acct-Session-Id = \"cgn1-cb007107-1000-00\"",
@@ -139,7 +152,8 @@ fn freeradius_names_every_attribute_of_blocks_and_mappings() {
         for (at, status) in [(1, "Start"), (2, "Stop")] {
             let found = attributes(&recorded[four + at]);
             let status = format!("Acct-Status-Type = {status}");
-            let inside = format!("IP-Port-Map-Int-{} = {wanted}", if is_six { "IPv6-Addr" } else { "IPv4-Addr" });
+            let inside =
+                format!("IP-Port-Map-Int-{} = {wanted}", if is_six { "IPv6-Addr" } else { "IPv4-Addr" });
             let all = [
                 &*status,
                 "Acct-Session-Id = \"cgn1-cb007107-1068-11\"",

@@ -32,6 +32,9 @@ pub struct LoggedEvent {
 
 /// Where NAT events go: the exporters and the store. Called by the logging thread only, which waits for it; workers never do.
 pub trait EventSink: Send {
+    /// Called once, first of all, on the logging thread.
+    fn begin(&mut self) {}
+
     /// Events as they came: those of one worker in order.
     fn events(&mut self, batch: &[LoggedEvent]);
 

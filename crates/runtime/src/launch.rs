@@ -295,6 +295,17 @@ fn pin_to(cores: &[usize]) -> Result<(), (usize, nix::Error)> {
     sched_setaffinity(Pid::from_raw(0), &set).map_err(|error| (cores.first().copied().unwrap_or(0), error))
 }
 
+/// Places the calling thread, and those it starts from here on, on these processors; no processors, no change.
+///
+/// # Errors
+/// Which of them cannot be had, and why.
+pub fn place_thread(cores: &[usize]) -> Result<(), String> {
+    if cores.is_empty() {
+        return Ok(());
+    }
+    pin_to(cores).map_err(|(core, error)| format!("processor {core} cannot be had: {error}"))
+}
+
 fn place_control(cores: &[usize]) -> Result<(), StartError> {
     if cores.is_empty() {
         return Ok(());

@@ -30,7 +30,7 @@ pub use control::{InputProgress, PortWatcher};
 pub use daemon::{ReloadError, ReloadReport, RunOptions, Runtime};
 pub use event_log::{EVENTS_KEPT, EventBatch, EventSink, LoggedEvent};
 pub use handle::{Counters, Handle, InterfaceRow, PortRow, WorkerReport};
-pub use launch::{PortSetup, Setup, StartError, ThreadHook, WorkerSetup};
+pub use launch::{PortSetup, Setup, StartError, ThreadHook, WorkerSetup, place_thread};
 pub use lock::{LockError, RunLock};
 pub use memory::{Available, Budget, available};
 pub use request::{CaptureSpec, RequestError, TraceSpec};

@@ -43,6 +43,9 @@ impl Logger {
 
     /// Runs until the daemon stops and the workers have said all they had to say.
     pub(crate) fn run(mut self) {
+        if let Some(sink) = &mut self.sink {
+            sink.begin();
+        }
         loop {
             // Looked at before the rings: what a worker sent before its end is taken below.
             let over = self.shared.stopping() && self.workers_ended();

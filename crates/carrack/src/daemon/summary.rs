@@ -152,6 +152,7 @@ pub(super) fn exporter_counters(report: &ExporterReport) -> Vec<EngineCounter> {
         ("messages", report.messages, "Messages sent to the collector, templates included."),
         ("lost", report.lost, "NAT events lost because the collector was too slow or away."),
         ("waiting", report.waiting, "NAT events that wait in memory for the collector."),
+        ("spooled-bytes", report.spooled_bytes, "Bytes of NAT events that wait on disk for the collector."),
     ];
     counters(&format!("exporter-{}", report.name), &rows)
 }

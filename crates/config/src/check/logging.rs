@@ -8,6 +8,12 @@ use crate::suggest;
 
 pub(super) fn check(notes: &Notes, config: &Config) {
     traceable(notes, config);
+    for core in config.logging.cores.iter().filter(|core| config.workers.cores.contains(&core.value)) {
+        let message = format!(
+            "core {core} is a worker's, which shares it with nobody; take it out here or from workers.cores"
+        );
+        notes.error(core.span, message);
+    }
     for exporter in &config.logging.exporters {
         for instance in &exporter.instances {
             let known = || config.nat.iter().map(|nat| nat.name.value.as_str());

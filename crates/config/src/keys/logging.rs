@@ -39,6 +39,24 @@ pub(super) const KEYS: &[KeyInfo] = &[
         "Observation domain of IPFIX and source id of NetFlow: tells several routers behind one address apart.",
     ),
     row(
+        ("logging", "enterprise"),
+        Int(1, u32::MAX as u64, ""),
+        Value("32_473"),
+        InPlace,
+        "32_473",
+        "Private enterprise number in the name of syslog's structured data, `nat@N` (RFC 5424 §7.2.2): yours, if you have one. \
+         The default is the one for examples (RFC 5612).",
+    ),
+    row(
+        ("logging", "cores"),
+        List(&Int(0, 1023, ""), 64),
+        Value("[]"),
+        NeedsRestart,
+        "[6, 7]",
+        "CPUs of the threads that log: the one that takes events from the workers, the store's, the exporters'. None of them \
+         may be a worker's. Empty leaves them where the control plane is.",
+    ),
+    row(
         ("logging", "spool_dir"),
         Path,
         Value("\"/var/spool/carrack\""),

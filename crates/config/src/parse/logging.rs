@@ -17,6 +17,8 @@ pub(super) fn logging(notes: &Notes, section: &Section<'_>) -> Logging {
     }
     Logging {
         domain: section.value("domain"),
+        enterprise: section.value("enterprise"),
+        cores: section.value("cores"),
         spool_dir: section.value("spool_dir"),
         store: store(notes, &section.section("store")),
         exporters: exporters.into_iter().filter_map(|exporter| self::exporter(notes, exporter)).collect(),

@@ -2,6 +2,7 @@
 
 use carrack_config::{ExportProtocol, ExportTransport, ExporterConfig};
 
+use super::Identity;
 use crate::context::Context;
 use crate::flow::{Emit, Encoder, Stamp, Unsent, Version};
 use crate::radius::Radius;
@@ -15,7 +16,8 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    pub(crate) fn new(config: &ExporterConfig, domain: u32, host: &str) -> Self {
+    pub(crate) fn new(config: &ExporterConfig, identity: &Identity) -> Self {
+        let (domain, host) = (identity.domain, &*identity.host);
         let bytes_max = usize::from(config.message_bytes);
         let flow = |version| Self::Flow {
             encoder: Encoder::new(version, domain, bytes_max),
@@ -29,7 +31,7 @@ impl Format {
             ExportProtocol::Radius => Self::Radius(Radius::new(host)),
             ExportProtocol::Syslog => {
                 let counted = config.transport != ExportTransport::Udp;
-                Self::Syslog(Syslog::new(config.facility, config.format, counted, host))
+                Self::Syslog(Syslog::new(config.facility, config.format, counted, host, identity.enterprise))
             }
         }
     }

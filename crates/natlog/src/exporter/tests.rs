@@ -32,7 +32,7 @@ fn config(
 }
 
 fn identity(spool_dir: &Path) -> Identity {
-    Identity { domain: 9, host: "edge-1".into(), spool_dir: spool_dir.to_owned() }
+    Identity { domain: 9, host: "edge-1".into(), enterprise: 32_473, spool_dir: spool_dir.to_owned() }
 }
 
 fn collector() -> (UdpSocket, std::net::SocketAddr) {
@@ -57,8 +57,13 @@ fn received(socket: &UdpSocket) -> Vec<u8> {
 fn filter_lets_through_what_it_names_and_nothing_else() {
     let (socket, address) = collector();
     let config = config(ExportProtocol::Syslog, ExportTransport::Udp, address);
-    let exporter =
-        Exporter::start(config, identity(Path::new("/nowhere")), Arc::new(Context::default())).unwrap();
+    let exporter = Exporter::start(
+        config,
+        identity(Path::new("/nowhere")),
+        Arc::new(Context::default()),
+        &Arc::from([]),
+    )
+    .unwrap();
     exporter.take(&batch(&[Kind::AddressBound, Kind::QuotaExceeded, Kind::BlockReleased, Kind::Stopped]));
     let messages = [received(&socket), received(&socket)].map(|bytes| String::from_utf8(bytes).unwrap());
     assert_eq!(
@@ -79,8 +84,13 @@ fn filter_lets_through_what_it_names_and_nothing_else() {
 fn templates_come_before_the_first_event_and_numbers_count_the_records() {
     let (socket, address) = collector();
     let config = config(ExportProtocol::Ipfix, ExportTransport::Udp, address);
-    let exporter =
-        Exporter::start(config, identity(Path::new("/nowhere")), Arc::new(Context::default())).unwrap();
+    let exporter = Exporter::start(
+        config,
+        identity(Path::new("/nowhere")),
+        Arc::new(Context::default()),
+        &Arc::from([]),
+    )
+    .unwrap();
     let first = received(&socket);
     assert_eq!(first.get(..2), Some(&[0, 10][..]));
     assert_eq!(first.get(12..18), Some(&[0, 0, 0, 9, 0, 2][..]), "domain, template set");
@@ -101,8 +111,13 @@ fn full_queue_is_a_counted_loss() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     let config = config(ExportProtocol::Ipfix, ExportTransport::Tcp, address);
-    let exporter =
-        Exporter::start(config, identity(Path::new("/nowhere")), Arc::new(Context::default())).unwrap();
+    let exporter = Exporter::start(
+        config,
+        identity(Path::new("/nowhere")),
+        Arc::new(Context::default()),
+        &Arc::from([]),
+    )
+    .unwrap();
     let thousand = batch(&[Kind::BlockAllocated; 1_000]);
     let began = Instant::now();
     for _ in 0..3 {

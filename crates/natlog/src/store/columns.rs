@@ -1,14 +1,16 @@
 //! Columnar files: Parquet, sorted by outside address and port, so that a question touches one row group a file.
 
 use std::fs::File;
+use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use carrack_base::Reason;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
-use parquet::column::reader::ColumnReader;
-use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
@@ -53,6 +55,13 @@ const OUTSIDE: usize = 6;
 
 /// Writes a file whole; the records are sorted here.
 pub(crate) fn write(path: &Path, records: &mut [Record], instances: &[String]) -> Result<()> {
+    // The file is complete on disk before it gets its name.
+    write_to(File::create(path)?, records, instances)?.sync_all()?;
+    Ok(())
+}
+
+/// The same into anything.
+pub(crate) fn write_to<W: Write + Send>(out: W, records: &mut [Record], instances: &[String]) -> Result<W> {
     records.sort_by_key(|record| (record.outside, record.first, record.unix_ms));
     let schema = Arc::new(parse_message_type(SCHEMA)?);
     let delta = |column: &str| ColumnPath::from(column);
@@ -65,19 +74,17 @@ pub(crate) fn write(path: &Path, records: &mut [Record], instances: &[String]) -
         .set_column_dictionary_enabled(delta("outside"), false)
         .set_column_encoding(delta("outside"), Encoding::DELTA_BINARY_PACKED)
         .build();
-    let mut writer = SerializedFileWriter::new(File::create(path)?, schema, Arc::new(properties))?;
+    let mut writer = SerializedFileWriter::new(out, schema, Arc::new(properties))?;
     for rows in records.chunks(GROUP_ROWS) {
         let mut group = writer.next_row_group()?;
         write_group(&mut group, rows, instances)?;
         group.close()?;
     }
-    // The file is complete on disk before it gets its name.
-    writer.into_inner()?.sync_all()?;
-    Ok(())
+    writer.into_inner()
 }
 
-fn write_group(
-    group: &mut SerializedRowGroupWriter<'_, File>,
+fn write_group<W: Write + Send>(
+    group: &mut SerializedRowGroupWriter<'_, W>,
     rows: &[Record],
     names: &[String],
 ) -> Result<()> {
@@ -118,8 +125,8 @@ fn six(ip: IpAddr) -> Vec<u8> {
     }
 }
 
-fn number(
-    group: &mut SerializedRowGroupWriter<'_, File>,
+fn number<W: Write + Send>(
+    group: &mut SerializedRowGroupWriter<'_, W>,
     rows: &[Record],
     value: impl Fn(&Record) -> u32,
 ) -> Result<()> {
@@ -129,8 +136,8 @@ fn number(
     column.close()
 }
 
-fn long(
-    group: &mut SerializedRowGroupWriter<'_, File>,
+fn long<W: Write + Send>(
+    group: &mut SerializedRowGroupWriter<'_, W>,
     rows: &[Record],
     value: impl Fn(&Record) -> i64,
 ) -> Result<()> {
@@ -140,8 +147,8 @@ fn long(
     column.close()
 }
 
-fn bytes(
-    group: &mut SerializedRowGroupWriter<'_, File>,
+fn bytes<W: Write + Send>(
+    group: &mut SerializedRowGroupWriter<'_, W>,
     rows: &[Record],
     value: impl Fn(&Record) -> Vec<u8>,
 ) -> Result<()> {
@@ -207,23 +214,34 @@ fn read_group(
     each: &mut impl FnMut(&Record, &str),
 ) -> Result<()> {
     let rows = group.metadata().num_rows() as usize;
-    let outside = numbers(group, OUTSIDE, rows)?;
-    let candidate = |ip: u32| wanted.outside.is_none_or(|wanted| ip == wanted || ip == 0);
-    if !outside.iter().any(|ip| candidate(*ip)) {
-        return Ok(());
-    }
-    let times = longs(group, TIME, rows)?;
-    let [instance, inside6, remote6] = [2, 4, 11].map(|at| texts(group, at, rows));
-    let (instance, inside6, remote6) = (instance?, inside6?, remote6?);
-    let others = [1, 3, 5, 7, 8, 9, 10, 12, 13, 14, 15, 16, 17, 18].map(|at| numbers(group, at, rows));
-    let mut columns = Vec::with_capacity(others.len());
-    for column in others {
-        columns.push(column?);
-    }
-    for (row, (outside, time)) in outside.iter().zip(times).enumerate() {
-        if !candidate(*outside) {
-            continue;
+    let Some(ip) = wanted.outside else { return read_rows(group, 0..rows, wanted, each) };
+    // Rows are sorted by outside address: those of the daemon itself, which have none, come first.
+    let outside = numbers(group, OUTSIDE, 0..rows)?;
+    let none = 0..outside.partition_point(|found| *found == 0);
+    let named = outside.partition_point(|found| *found < ip)..outside.partition_point(|found| *found <= ip);
+    for rows in [none, named] {
+        if !rows.is_empty() {
+            read_rows(group, rows, wanted, each)?;
         }
+    }
+    Ok(())
+}
+
+fn read_rows(
+    group: &dyn RowGroupReader,
+    rows: Range<usize>,
+    wanted: Wanted,
+    each: &mut impl FnMut(&Record, &str),
+) -> Result<()> {
+    let times = longs(group, TIME, rows.clone())?;
+    let [instance, inside6, remote6] = [2, 4, 11].map(|at| texts(group, at, rows.clone()));
+    let (instance, inside6, remote6) = (instance?, inside6?, remote6?);
+    let others = [1, 3, 5, 7, 8, 9, 10, 12, 13, 14, 15, 16, 17, 18, OUTSIDE];
+    let mut columns = Vec::with_capacity(others.len());
+    for at in others {
+        columns.push(numbers(group, at, rows.clone())?);
+    }
+    for (row, time) in times.into_iter().enumerate() {
         let at = |column: usize| columns.get(column).and_then(|c| c.get(row)).copied().unwrap_or(0);
         let ip = |four: u32, six: Option<&ByteArray>| {
             let six = six.and_then(|six| <[u8; 16]>::try_from(six.data()).ok());
@@ -240,7 +258,7 @@ fn read_group(
             detail: at(10) as u8,
             inside: ip(at(1), inside6.get(row)),
             inside_port: at(2) as u16,
-            outside: *outside,
+            outside: at(14),
             first: at(3) as u16,
             last: at(4) as u16,
             remote: ip(at(6), remote6.get(row)),
@@ -258,33 +276,35 @@ fn read_group(
     Ok(())
 }
 
-fn numbers(group: &dyn RowGroupReader, at: usize, rows: usize) -> Result<Vec<u32>> {
-    let mut values = Vec::with_capacity(rows);
-    match group.get_column_reader(at)? {
-        ColumnReader::Int32ColumnReader(mut column) => column.read_records(rows, None, None, &mut values)?,
-        _ => return Err(foreign(at)),
-    };
-    Ok(values.into_iter().map(i32::cast_unsigned).collect())
-}
-
-fn longs(group: &dyn RowGroupReader, at: usize, rows: usize) -> Result<Vec<i64>> {
-    let mut values = Vec::with_capacity(rows);
-    match group.get_column_reader(at)? {
-        ColumnReader::Int64ColumnReader(mut column) => column.read_records(rows, None, None, &mut values)?,
-        _ => return Err(foreign(at)),
-    };
+/// Values of some rows of a column; whole pages before them are not decoded.
+fn values<T: DataType>(mut column: ColumnReaderImpl<T>, rows: Range<usize>) -> Result<Vec<T::T>> {
+    let mut values = Vec::with_capacity(rows.len());
+    column.skip_records(rows.start)?;
+    column.read_records(rows.len(), None, None, &mut values)?;
     Ok(values)
 }
 
-fn texts(group: &dyn RowGroupReader, at: usize, rows: usize) -> Result<Vec<ByteArray>> {
-    let mut values = Vec::with_capacity(rows);
+fn numbers(group: &dyn RowGroupReader, at: usize, rows: Range<usize>) -> Result<Vec<u32>> {
     match group.get_column_reader(at)? {
-        ColumnReader::ByteArrayColumnReader(mut column) => {
-            column.read_records(rows, None, None, &mut values)?
+        ColumnReader::Int32ColumnReader(column) => {
+            Ok(values(column, rows)?.into_iter().map(i32::cast_unsigned).collect())
         }
-        _ => return Err(foreign(at)),
-    };
-    Ok(values)
+        _ => Err(foreign(at)),
+    }
+}
+
+fn longs(group: &dyn RowGroupReader, at: usize, rows: Range<usize>) -> Result<Vec<i64>> {
+    match group.get_column_reader(at)? {
+        ColumnReader::Int64ColumnReader(column) => values(column, rows),
+        _ => Err(foreign(at)),
+    }
+}
+
+fn texts(group: &dyn RowGroupReader, at: usize, rows: Range<usize>) -> Result<Vec<ByteArray>> {
+    match group.get_column_reader(at)? {
+        ColumnReader::ByteArrayColumnReader(column) => values(column, rows),
+        _ => Err(foreign(at)),
+    }
 }
 
 fn foreign(at: usize) -> ParquetError {

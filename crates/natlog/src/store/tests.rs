@@ -110,7 +110,7 @@ fn packed_events_are_those_of_the_journal_and_packing_again_changes_nothing() {
 fn store_acknowledges_what_is_on_disk_and_the_next_start_packs_it() {
     let dir = tempfile::tempdir().unwrap();
     let config = StoreConfig { dir: dir.path().to_owned(), keep_s: u32::MAX, max_mb: 100 };
-    let store = Store::start(config.clone()).unwrap();
+    let store = Store::start(config.clone(), &Arc::from([])).unwrap();
     store.take(&Arc::new(batch((0..100).map(record).collect())));
     let began = Instant::now();
     while store.report().stored < 100 {
@@ -121,7 +121,7 @@ fn store_acknowledges_what_is_on_disk_and_the_next_start_packs_it() {
     let journals = files::journals(dir.path()).unwrap();
     assert_eq!(journal::read(&journals[0]).unwrap().records.len(), 100);
     drop(store);
-    drop(Store::start(config).unwrap());
+    drop(Store::start(config, &Arc::from([])).unwrap());
     assert_eq!(files::journals(dir.path()).unwrap(), Vec::<PathBuf>::new());
     assert_eq!(files::parts(dir.path()).unwrap().len(), 1);
 }
