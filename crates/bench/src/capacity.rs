@@ -98,6 +98,7 @@ fn spec(args: &CapacityArgs) -> RigSpec {
         // Nothing expires while it is measured.
         udp_s: 30_000,
         hold_s: 120,
+        logged: Default::default(),
     };
     RigSpec {
         instance,

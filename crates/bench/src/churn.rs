@@ -285,6 +285,7 @@ pub fn churn(args: &ChurnArgs) -> Result<ChurnReport, BenchError> {
         block: 256,
         udp_s: 300,
         hold_s: 0,
+        logged: Default::default(),
     };
     let spec = RigSpec {
         instance,

@@ -14,6 +14,7 @@ use crate::labs::eantc::eantc;
 use crate::labs::paper::paper;
 use crate::labs::{LabArgs, LabReport};
 use crate::latency::{LatencyArgs, LatencyReport, latency};
+use crate::log::{LogArgs, LogReport, log};
 use crate::machine::{MachineArgs, MachineReport, machine};
 use crate::report::ForwardReport;
 use crate::setup::{SetupArgs, SetupReport, setup};
@@ -102,6 +103,15 @@ pub enum What {
   carrack bench bison --seconds 10
   carrack bench bison --quick --json | jq .kpis")]
     Bison(LabArgs),
+    /// How fast NAT events reach the store on disk, what they take there, and how fast it answers
+    ///
+    /// Gives events to the service as the logging thread does, waits until the disk has them, packs them into columns, then asks
+    /// who had what. What logging takes from a worker, `bench setup --log sessions` tells.
+    #[command(after_help = "Examples:
+  carrack bench log
+  carrack bench log --events sessions --count 50000000 --dir /var/tmp
+  carrack bench log --json | jq .bytes_per_event")]
+    Log(LogArgs),
     /// What this machine's memory allows: access times, random lines a second, packets a second that follow
     #[command(after_help = "Examples:
   carrack bench machine
@@ -158,6 +168,7 @@ pub fn run(args: BenchArgs, json: bool) -> ExitCode {
             let report = checked(args.seconds).and_then(|()| setup(&args));
             report.finish(json || args.json, SetupReport::print, |r| r.ok)
         }
+        What::Log(args) => log(&args).finish(json || args.json, LogReport::print, |r| r.ok),
         What::Capacity(args) => {
             let report = checked(args.seconds).and_then(|()| capacity(&args));
             report.finish(json || args.json, CapacityReport::print, |r| r.ok)

@@ -122,6 +122,7 @@ pub fn latency(args: &LatencyArgs) -> Result<LatencyReport, BenchError> {
         block: 256,
         udp_s: 30_000,
         hold_s: 120,
+        logged: Default::default(),
     };
     let spec = RigSpec {
         instance,

@@ -15,6 +15,7 @@ mod histogram;
 mod labs;
 mod latency;
 mod layout;
+mod log;
 mod machine;
 mod memory;
 mod offered;

@@ -221,6 +221,7 @@ mod tests {
             block: 64,
             udp_s: 300,
             hold_s: 4,
+            logged: Default::default(),
         };
         let mut rig =
             Rig::new(&RigSpec { instance, layout, sessions: 1_024, frame_bytes: 64, tagged: false }).unwrap();

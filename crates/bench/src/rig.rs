@@ -466,6 +466,7 @@ mod tests {
                 block: 64,
                 udp_s: 2,
                 hold_s: 4,
+                logged: Default::default(),
             },
             layout,
             sessions: 1_024,

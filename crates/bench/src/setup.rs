@@ -17,7 +17,7 @@ use crate::layout::{Layout, Walk};
 use crate::progress::Progress;
 use crate::report::grouped;
 use crate::rig::{Rig, RigSpec};
-use crate::world::{InstanceSpec, Mode};
+use crate::world::{InstanceSpec, Log, Mode};
 
 /// Idle time of the sessions, simulated seconds.
 const LIFETIME_S: u32 = 2;
@@ -54,6 +54,10 @@ pub struct SetupArgs {
     /// Remote endpoints of a source port, which are its sessions on one mapping
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub remotes: u32,
+    /// What is told to the log: what that takes from the worker. Where the events go is another core's work, here they are
+    /// thrown away
+    #[arg(long, value_enum, default_value_t = Log::Blocks)]
+    pub log: Log,
     /// All sessions of a subscriber in a row, instead of any subscriber's next
     #[arg(long)]
     pub sequential: bool,
@@ -184,6 +188,7 @@ impl Setup {
             block: BLOCK,
             udp_s: LIFETIME_S,
             hold_s: HOLD_S,
+            logged: args.log.logged(),
         };
         let spec = RigSpec {
             instance,
@@ -406,6 +411,7 @@ mod tests {
                 packets: Some(60_000),
                 ports: 16,
                 remotes: 1,
+                log: Log::Blocks,
                 sequential: mode == Mode::Arbitrary,
                 json: false,
             };

@@ -8,8 +8,8 @@ use carrack_frame::MemPool;
 use carrack_nat::WorkerGroup;
 use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
 use carrack_nat::policy::{
-    Assignment, Capacity, ExhaustedIcmp, Filtering, Instance, Limits, Mapping, NatPolicy, Pool, Pooling,
-    StaticRule, Timeouts,
+    Assignment, Capacity, ExhaustedIcmp, Filtering, Instance, Limits, Logged, Mapping, NatPolicy, Pool,
+    Pooling, StaticRule, Timeouts,
 };
 use carrack_pipeline::mailbox::{Command, Event, NatNews, PacketSlot};
 use carrack_pipeline::snapshot::{
@@ -20,6 +20,7 @@ use carrack_tables::{ArenaError, PagePreference};
 use carrack_wire::ethernet::MacAddr;
 use carrack_xlat::Siit;
 use carrack_xlat::eam::{EamTable, Entry};
+use clap::ValueEnum;
 
 use crate::generator::{PORTS, SESSIONS_PER_SUBSCRIBER, SUBSCRIBER_FIRST, Translation};
 use crate::generator6::{PREFIX6, SUBSCRIBERS6};
@@ -110,12 +111,41 @@ pub struct InstanceSpec {
     pub udp_s: u32,
     /// Time before a released port or block may be given again, seconds.
     pub hold_s: u32,
+    /// What the log is told.
+    pub logged: Logged,
+}
+
+/// What is told to the log, as an option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Log {
+    /// Port blocks and address bindings
+    #[default]
+    Blocks,
+    /// Mappings too
+    Mappings,
+    /// Sessions instead of mappings
+    Sessions,
+    /// Sessions with their remote endpoints
+    Destinations,
+}
+
+impl Log {
+    /// As a policy has it.
+    pub const fn logged(self) -> Logged {
+        match self {
+            Self::Blocks => Logged::Blocks,
+            Self::Mappings => Logged::Mappings,
+            Self::Sessions => Logged::Sessions,
+            Self::Destinations => Logged::Destinations,
+        }
+    }
 }
 
 impl InstanceSpec {
     /// The compiled instance: its pool is half as large again as what all subscribers take at once.
     pub fn instance(&self) -> Instance {
         let mut instance = instance(self.subscribers, 1);
+        instance.logged = self.logged;
         let usable: u32 = 65_535 - 1_023;
         let ports = self.ports.max(1);
         let wanted = match self.mode {
@@ -350,7 +380,7 @@ pub fn worker_with(
 ) -> Result<(Worker, FarEnds), ArenaError> {
     let (mut commands, commands_in) = rtrb::RingBuffer::new(64);
     let (events_out, events) = rtrb::RingBuffer::new(4_096);
-    let (nat_out, nat_events) = rtrb::RingBuffer::new(4_096);
+    let (nat_out, nat_events) = rtrb::RingBuffer::new(65_536);
     let (punts_out, punts) = rtrb::RingBuffer::new(16);
     let (host_out, host_in) = rtrb::RingBuffer::new(16);
     let v4 = |ip: u32| IpAddr::from(Ipv4Addr::from(ip));

@@ -87,6 +87,12 @@ pub enum Command {
     /// Who had an outside address and port at that time, from the store of events.
     #[command(after_help = TRACE_BACK_HELP)]
     TraceBack(TraceBackArgs),
+    /// What event logging costs.
+    Log {
+        /// What to do.
+        #[command(subcommand)]
+        command: LogCommand,
+    },
     /// Demonstration networks in network namespaces.
     Lab(carrack_lab::cli::LabArgs),
     /// Measure forwarding speed and memory.
@@ -362,6 +368,40 @@ pub struct TraceBackArgs {
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,
 }
+
+/// `carrack log`.
+#[derive(Debug, Subcommand)]
+pub enum LogCommand {
+    /// How much a configuration will log, from a simulated day.
+    #[command(after_help = ESTIMATE_HELP)]
+    Estimate(EstimateArgs),
+}
+
+/// `carrack log estimate`.
+#[derive(Debug, Args)]
+pub struct EstimateArgs {
+    /// Configuration file.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Subscribers, all instances together.
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub subscribers: u64,
+    /// Sessions of a subscriber in a day.
+    #[arg(long, value_name = "N", default_value_t = carrack_natlog::estimate::SESSIONS_PER_DAY,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub sessions: u32,
+    /// The first NAT instance in every mode, to compare them.
+    #[arg(long)]
+    pub modes: bool,
+}
+
+const ESTIMATE_HELP: &str = "\
+Fifty simulated subscribers open sessions through the engine for a day: pages of thirty sessions at once, names, TCP and QUIC, more
+of them in the evening than at night. What the engine tells is encoded as it would be stored and sent. The same every time.
+
+Examples:
+  carrack log estimate /etc/carrack/carrack.toml --subscribers 100000
+  carrack log estimate examples/cgn.toml --modes";
 
 const TRACE_BACK_HELP: &str = "\
 Reads the files of the store, of a running daemon or of one that is long gone; no daemon is asked. Needs a config with

@@ -6,6 +6,7 @@ mod bench;
 mod check;
 mod cli;
 mod daemon;
+mod estimate;
 mod fail;
 mod human;
 mod reference;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Command::Trace(args) => client().and_then(|client| act::trace(&client, args, cli.json)),
         Command::Capture(args) => client().and_then(|client| act::capture(&client, args, cli.json)),
         Command::TraceBack(args) => traceback::run(&args, cli.json),
+        Command::Log { command: cli::LogCommand::Estimate(args) } => estimate::run(&args, cli.json),
         Command::Completions { shell } => completions(shell),
         Command::Reference => print(&reference::markdown()),
     };

@@ -37,6 +37,7 @@ fn spec(sessions: u32) -> RigSpec {
         block: BLOCK,
         udp_s: 300,
         hold_s: 0,
+        logged: Default::default(),
     };
     RigSpec { instance, layout, sessions: layout.sessions(), frame_bytes: FRAME_BYTES, tagged: true }
 }

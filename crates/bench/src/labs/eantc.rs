@@ -58,6 +58,7 @@ fn spec(sessions: u32) -> RigSpec {
         block: 256,
         udp_s: 300,
         hold_s: 0,
+        logged: Default::default(),
     };
     RigSpec { instance, layout, sessions: layout.sessions(), frame_bytes: FRAME_MAX, tagged: false }
 }

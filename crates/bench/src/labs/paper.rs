@@ -26,6 +26,7 @@ fn spec(sessions: u32) -> RigSpec {
         block: 256,
         udp_s: 300,
         hold_s: 4,
+        logged: Default::default(),
     };
     RigSpec { instance, layout, sessions: layout.sessions(), frame_bytes: 64, tagged: false }
 }
@@ -51,6 +52,7 @@ pub fn paper(args: &LabArgs) -> Result<LabReport, BenchError> {
             packets: None,
             ports: 16,
             remotes: 1,
+            log: Default::default(),
             sequential: false,
             json: false,
         };

@@ -1,0 +1,307 @@
+//! `carrack bench log`: how fast events reach the store, what they take there, how fast it answers.
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use carrack_base::{InstanceId, WorkerId};
+use carrack_config::{Config, PortFacts};
+use carrack_nat::row::{BlockRow, Change, Endpoint, HostEndpoint, NatEvent};
+use carrack_natlog::Service;
+use carrack_natlog::context::Context;
+use carrack_natlog::search::{Question, who};
+use carrack_runtime::{EventSink, LoggedEvent};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use crate::forward::BenchError;
+use crate::progress::Progress;
+use crate::report::grouped;
+
+/// Events that the logging thread gets at once.
+const BATCH: u64 = 8_192;
+/// 2026-03-03T14:03:22.500Z.
+const START_MS: u64 = 1_772_546_602_500;
+/// Time between two events, nanoseconds of the log's calendar: a million a second.
+const EVENT_NS: u64 = 1_000;
+/// Blocks of 512 ports of an address, and addresses.
+const BLOCKS: u64 = 126;
+const ADDRESSES: u64 = 4_096;
+const FIRST_ADDRESS: u32 = 0xcb00_0000;
+/// Most events that wait for the disk before the source rests: they would be lost.
+const WAITING_MAX: u64 = 2_000_000;
+/// Events of a columnar file.
+const FILE_RECORDS: u64 = 2 << 20;
+
+/// Which events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Events {
+    /// Port blocks given out and given back
+    Blocks,
+    /// Sessions with their remote endpoints, begun and ended
+    Sessions,
+}
+
+/// Options of `bench log`.
+#[derive(Debug, Clone, Args)]
+pub struct LogArgs {
+    /// Which events
+    #[arg(long, value_enum, default_value_t = Events::Blocks)]
+    pub events: Events,
+    /// How many, each about 10 to 20 bytes on disk
+    #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(BATCH..=2_000_000_000))]
+    pub count: u64,
+    /// Questions asked afterwards
+    #[arg(long, default_value_t = 50)]
+    pub questions: u64,
+    /// Directory in which a store is made and deleted again; a temporary one unless given
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What it found.
+#[derive(Debug, Clone, Serialize)]
+pub struct LogReport {
+    /// Always `log`.
+    pub scenario: &'static str,
+    /// `blocks` or `sessions`.
+    pub events: &'static str,
+    /// Events.
+    pub count: u64,
+    /// Seconds until all of them were acknowledged: synced to disk.
+    pub seconds: f64,
+    /// Millions a second of them.
+    pub m_per_s: f64,
+    /// Nanoseconds an event that the logging thread itself takes, and what follows: the most it can take in.
+    pub logging_thread_ns: f64,
+    /// Millions a second of that.
+    pub logging_thread_m_per_s: f64,
+    /// Events lost.
+    pub lost: u64,
+    /// Columnar files.
+    pub files: usize,
+    /// Bytes an event in them.
+    pub bytes_per_event: f64,
+    /// Seconds to pack what was not packed yet when the last event was acknowledged.
+    pub packing_behind_seconds: f64,
+    /// Questions asked, of any time and port.
+    pub questions: u64,
+    /// Of those, with a holder.
+    pub found: u64,
+    /// Milliseconds, the half and the worst of them.
+    pub answer_ms_median: f64,
+    /// The slowest.
+    pub answer_ms_max: f64,
+    /// Milliseconds of a question whose answer is behind all files: every one of them is looked into.
+    pub answer_ms_all_files: f64,
+    /// Nothing was lost.
+    pub ok: bool,
+}
+
+fn config(dir: &Path) -> Result<Config, BenchError> {
+    let text = format!(
+        "[[interface]]\nname = \"a\"\ndevice = \"mem:a\"\nside = \"inside\"\n\n[[interface]]\nname = \"b\"\n\
+         device = \"mem:b\"\nside = \"outside\"\n\n[[nat]]\nname = \"cgn\"\n\n[[nat.pool]]\nname = \"p\"\n\
+         addresses = [\"203.0.113.0/24\"]\n\n[logging.store]\ndir = \"{}\"\nkeep = 315_360_000\n",
+        dir.display()
+    );
+    Config::from_str("bench", &text).map(|(config, _)| config).map_err(|faults| failed(format!("{faults:?}")))
+}
+
+fn failed(why: String) -> BenchError {
+    BenchError(why)
+}
+
+/// A number that looks like chance.
+fn scatter(n: u64) -> u64 {
+    let n = (n ^ (n >> 31)).wrapping_mul(0x7fb5_d329_728e_a185);
+    (n ^ (n >> 27)).wrapping_mul(0x81da_def4_bc2d_d44d) >> 20
+}
+
+impl Events {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Blocks => "blocks",
+            Self::Sessions => "sessions",
+        }
+    }
+
+    /// Event number `n`: blocks and ports go from subscriber to subscriber.
+    fn event(self, n: u64) -> LoggedEvent {
+        let places = BLOCKS * ADDRESSES;
+        let (round, place) = (n / places, scatter(n % places) % places);
+        let ip = FIRST_ADDRESS + (place / BLOCKS) as u32;
+        let first = 1_024 + (place % BLOCKS) as u16 * 512;
+        let inside = Ipv4Addr::from(0x6440_0000 + (scatter(place + round / 2) % (1 << 22)) as u32).into();
+        let (instance, begins) = (InstanceId(0), round.is_multiple_of(2));
+        let block = BlockRow { ip, first, last: first + 511 };
+        let event = match self {
+            Self::Blocks if begins => NatEvent::BlockAllocated { instance, inside, block },
+            Self::Blocks => NatEvent::BlockReleased { instance, inside, block },
+            Self::Sessions => {
+                let chance = scatter(place ^ (round / 2) << 32);
+                NatEvent::Translation {
+                    change: if begins { Change::SessionCreated } else { Change::SessionDeleted },
+                    instance,
+                    protocol: if chance.is_multiple_of(3) { 6 } else { 17 },
+                    inside: HostEndpoint { ip: inside, port: 49_152 + chance as u16 % 16_384 },
+                    outside: Endpoint { ip, port: first + (chance >> 8) as u16 % 512 },
+                    remote: Some(Endpoint { ip: 0x0808_0000 + (chance >> 16) as u32 % 50_000, port: 443 }),
+                    remote6: None,
+                }
+            }
+        };
+        let ns = n * EVENT_NS;
+        LoggedEvent { sequence: n, at_ns: ns, unix_ns: START_MS * 1_000_000 + ns, worker: WorkerId(0), event }
+    }
+
+    /// The outside address and port of an event.
+    fn place(self, n: u64) -> (u32, u16) {
+        match self.event(n).event {
+            NatEvent::BlockAllocated { block, .. } | NatEvent::BlockReleased { block, .. } => {
+                (block.ip, block.first + 7)
+            }
+            NatEvent::Translation { outside, .. } => (outside.ip, outside.port),
+            _ => (0, 0),
+        }
+    }
+}
+
+/// A directory of the bench's own, deleted at its end.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs the measurement.
+pub fn log(args: &LogArgs) -> Result<LogReport, BenchError> {
+    let parent = args.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let scratch = Scratch(parent.join(format!("carrack-bench-log-{}", std::process::id())));
+    let dir = scratch.0.join("store");
+    let config = config(&dir)?;
+    let compiled = carrack_config::compile(&config, &PortFacts::assumed(&config), None)
+        .map_err(|faults| failed(format!("{faults:?}")))?;
+    let start =
+        || Service::start(&config, Context::of(&config, &compiled.snapshot), START_MS).map_err(failed);
+    let mut service = start()?;
+    let (began, mut busy, mut lost) = (Instant::now(), Duration::ZERO, 0);
+    let mut progress = Progress::new("storing events", args.count);
+    let mut batch: Vec<LoggedEvent> = Vec::with_capacity(BATCH as usize);
+    let sent = args.count / BATCH * BATCH;
+    for number in 0..sent / BATCH {
+        batch.clear();
+        batch.extend((number * BATCH..(number + 1) * BATCH).map(|n| args.events.event(n)));
+        let given = Instant::now();
+        service.events(&batch);
+        busy += given.elapsed();
+        while service.store().is_some_and(|store| store.waiting > WAITING_MAX) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        progress.at(number * BATCH);
+    }
+    while let Some(store) = service.store().filter(|store| store.stored + store.lost < sent) {
+        lost = store.lost;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    let behind = Instant::now();
+    service.end(START_MS * 1_000_000 + sent * EVENT_NS);
+    drop(service);
+    // What is left in journals is packed by the next start.
+    drop(start()?);
+    let packing_behind_seconds = behind.elapsed().as_secs_f64();
+    let (files, bytes) = columnar(&dir).map_err(|error| failed(error.to_string()))?;
+    let (found, mut times) = ask(&dir, args, sent);
+    times.sort_unstable();
+    let ms = |time: Option<&Duration>| time.map_or(0.0, |time| time.as_secs_f64() * 1e3);
+    let nobody = Question {
+        // An address between two that events are of, at the end of time.
+        outside: Ipv4Addr::from(FIRST_ADDRESS + ADDRESSES as u32 / 2),
+        port: 80,
+        at_ms: START_MS + sent * EVENT_NS / 1_000_000,
+        protocol: None,
+    };
+    let asked = Instant::now();
+    let _ = who(&dir, &nobody);
+    let all_files = asked.elapsed();
+    Ok(LogReport {
+        scenario: "log",
+        events: args.events.name(),
+        count: sent,
+        seconds,
+        m_per_s: sent as f64 / seconds / 1e6,
+        logging_thread_ns: busy.as_nanos() as f64 / sent as f64,
+        logging_thread_m_per_s: sent as f64 / busy.as_secs_f64() / 1e6,
+        lost,
+        files,
+        bytes_per_event: bytes as f64 / sent as f64,
+        packing_behind_seconds,
+        questions: args.questions,
+        found,
+        answer_ms_median: ms(times.get(times.len() / 2)),
+        answer_ms_max: ms(times.last()),
+        answer_ms_all_files: all_files.as_secs_f64() * 1e3,
+        ok: lost == 0,
+    })
+}
+
+/// Number and bytes of the store's columnar files.
+fn columnar(dir: &Path) -> std::io::Result<(usize, u64)> {
+    let (mut files, mut bytes) = (0, 0);
+    for day in std::fs::read_dir(dir)? {
+        let day = day?.path();
+        for file in std::fs::read_dir(day)? {
+            let path = file?.path();
+            if path.extension().is_some_and(|extension| extension == "parquet") {
+                files += 1;
+                bytes += path.metadata()?.len();
+            }
+        }
+    }
+    Ok((files, bytes))
+}
+
+fn ask(dir: &Path, args: &LogArgs, sent: u64) -> (u64, Vec<Duration>) {
+    let (mut times, mut found) = (Vec::new(), 0);
+    for n in 0..args.questions {
+        let at = scatter(n) % sent;
+        let (ip, port) = args.events.place(at);
+        let at_ms = START_MS + at * EVENT_NS / 1_000_000 + 1;
+        let began = Instant::now();
+        let answer = who(dir, &Question { outside: ip.into(), port, at_ms, protocol: None });
+        times.push(began.elapsed());
+        found += u64::from(answer.is_ok_and(|answer| answer.holding.is_some()));
+    }
+    (found, times)
+}
+
+impl LogReport {
+    /// For people.
+    pub fn print(&self) {
+        println!("{} {} events into the store", grouped(self.count), self.events);
+        println!();
+        println!("acknowledged        {:>10.2} M a second, {} lost", self.m_per_s, grouped(self.lost));
+        println!(
+            "logging thread      {:>10.2} M a second at most, {:.0} ns an event",
+            self.logging_thread_m_per_s, self.logging_thread_ns
+        );
+        println!(
+            "on disk             {:>10.2} bytes an event, {} files of {} events at most",
+            self.bytes_per_event,
+            self.files,
+            grouped(FILE_RECORDS)
+        );
+        println!("packing behind      {:>10.1} s", self.packing_behind_seconds);
+        println!(
+            "trace-back          {:>10.1} ms, {:.1} at worst, of {} questions ({} with a holder)",
+            self.answer_ms_median, self.answer_ms_max, self.questions, self.found
+        );
+        println!("  behind all files  {:>10.1} ms", self.answer_ms_all_files);
+    }
+}
