@@ -3,9 +3,9 @@
 use crate::failure::Failure;
 use crate::filter::{DeterministicQuery, EventQuery, PacketQuery, RowFilter};
 use crate::types::{
-    CapturedPacket, ConfigText, Counters, Deleted, Deterministic, Event, Graph, Health, Interface, Mapping,
-    Memory, Neighbour, PoolAddress, ReloadReport, Route, Session, SessionKey, Subscriber, TraceRecord,
-    Version, Worker,
+    CapturedPacket, ConfigText, Counters, Deleted, Deterministic, Event, Graph, Health, Instance, Interface,
+    Mapping, Memory, Neighbour, PoolAddress, ReloadReport, Route, Session, SessionKey, Subscriber,
+    TraceRecord, Translator, Version, Worker,
 };
 
 /// One step of a stream.
@@ -37,6 +37,10 @@ pub trait Backend: Send + Sync + 'static {
     fn neighbours(&self) -> Result<Vec<Neighbour>, Failure>;
     /// All routes. Can be a full Internet table, hence a stream.
     fn routes(&self) -> Result<Rows<Route>, Failure>;
+    /// All NAT instances with what is in use of each.
+    fn instances(&self) -> Result<Vec<Instance>, Failure>;
+    /// All stateless translators.
+    fn translators(&self) -> Result<Vec<Translator>, Failure>;
     /// All pool addresses, summed over workers.
     fn pools(&self, filter: &RowFilter) -> Result<Vec<PoolAddress>, Failure>;
     /// Subscribers; `protocol`, ports, remote and TCP state of the filter are not asked.

@@ -11,9 +11,10 @@ use crate::backend::{Backend, Rows, Step};
 use crate::failure::Failure;
 use crate::filter::{DeterministicQuery, EventQuery, PacketQuery, RowFilter};
 use crate::types::{
-    Block, CapturedPacket, ConfigText, Counters, Deleted, Deterministic, EngineCounter, Event, Graph,
-    GraphNode, Health, Interface, Mapping, Memory, NamedCount, Neighbour, PoolAddress, ReloadChange,
-    ReloadReport, Route, Session, SessionKey, StageClocks, Subscriber, TraceRecord, Version, Worker,
+    AddressMapping, Block, CapturedPacket, ConfigText, Counters, Deleted, Deterministic, EngineCounter,
+    Event, Graph, GraphNode, Health, Instance, Interface, Mapping, Memory, NamedCount, Neighbour,
+    PoolAddress, ReloadChange, ReloadReport, Route, Session, SessionKey, StageClocks, Subscriber,
+    TraceRecord, Translator, Version, Worker,
 };
 
 /// A backend with fixed answers.
@@ -291,6 +292,37 @@ impl Backend for Fake {
     fn delete_session_keys(&self, keys: &[SessionKey]) -> Result<Deleted, Failure> {
         self.note(format!("batch {}", keys.len()));
         Ok(Deleted { deleted: keys.len() as u64 })
+    }
+
+    fn instances(&self) -> Result<Vec<Instance>, Failure> {
+        Ok(vec![Instance {
+            instance: "cgn1".into(),
+            inside_vrf: "default".into(),
+            outside_vrf: "default".into(),
+            prefixes: vec!["64:ff9b::/96".into()],
+            sources: vec!["2001:db8:100::/40".into()],
+            ranges: vec!["198.51.100.0-198.51.100.15".into()],
+            ports: "blocks".into(),
+            block_size: 256,
+            blocks_per_subscriber: 4,
+            blocks_total: 4_032,
+            blocks_used: 2,
+            subscribers: 2,
+            sessions: self.sessions,
+            mappings_udp: 3,
+            ..Instance::default()
+        }])
+    }
+
+    fn translators(&self) -> Result<Vec<Translator>, Failure> {
+        Ok(vec![Translator {
+            name: "dc".into(),
+            vrf: "default".into(),
+            prefixes: vec!["2001:db8:46::/96".into()],
+            ipv4: vec![],
+            mappings: vec![AddressMapping { v4: "192.0.2.5/32".into(), v6: "2001:db8:1::5/128".into() }],
+            icmp_sources: vec![],
+        }])
     }
 
     fn deterministic(&self, query: &DeterministicQuery) -> Result<Vec<Deterministic>, Failure> {

@@ -5,6 +5,7 @@ mod counters;
 mod live;
 mod nat;
 mod net;
+mod translation;
 
 pub use crate::failure::ErrorBody;
 pub use counters::{
@@ -15,3 +16,4 @@ pub use nat::{
     BatchDelete, Block, Deleted, Deterministic, Mapping, Memory, PoolAddress, Session, SessionKey, Subscriber,
 };
 pub use net::{Interface, Neighbour, Route};
+pub use translation::{AddressMapping, Instance, Translator};

@@ -180,6 +180,8 @@ pub enum Show {
     /// Network address translation.
     #[command(subcommand)]
     Nat(ShowNat),
+    /// Stateless translators: prefixes and mappings.
+    Siit,
     /// Where every packet went: the conservation equation and drops by reason.
     #[command(after_help = COUNTERS_HELP)]
     Counters {
@@ -224,6 +226,8 @@ night.";
 /// `carrack show nat …`.
 #[derive(Debug, Subcommand)]
 pub enum ShowNat {
+    /// Instances: prefixes, pools, blocks, sessions, limits.
+    Instances,
     /// Pool addresses and their use.
     Pools(SubscriberArgs),
     /// Subscribers: paired address, sessions, port blocks.

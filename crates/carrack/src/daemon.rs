@@ -4,6 +4,7 @@ mod backend;
 mod packet_line;
 mod rows;
 mod summary;
+mod translation;
 
 use std::path::Path;
 use std::sync::Arc;

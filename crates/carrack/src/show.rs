@@ -3,6 +3,7 @@
 mod nat;
 mod network;
 mod packets;
+mod translation;
 
 use std::io::{self, BufWriter, Write};
 
@@ -21,6 +22,7 @@ pub fn run(client: &Client, what: Show, json: bool) -> Outcome {
         Show::Neighbours(args) => answer(client, "/v1/neighbours", &args.query(), json, network::neighbours),
         Show::Routes(args) => rows(client, "/v1/routes", &args.query(), json, network::Routes::new()),
         Show::Nat(what) => nat(client, what, json),
+        Show::Siit => answer(client, "/v1/siit", &NoQuery {}, json, translation::translators),
         Show::Counters { all } => {
             let query = CounterQuery { nonzero: (!all).then_some(true) };
             answer(client, "/v1/counters", &query, json, packets::counters)
@@ -39,6 +41,7 @@ pub fn run(client: &Client, what: Show, json: bool) -> Outcome {
 
 fn nat(client: &Client, what: ShowNat, json: bool) -> Outcome {
     match what {
+        ShowNat::Instances => answer(client, "/v1/nat/instances", &NoQuery {}, json, translation::instances),
         ShowNat::Pools(args) => answer(client, "/v1/nat/pools", &args.filter(), json, nat::pools),
         ShowNat::Subscribers(args) => {
             rows(client, "/v1/nat/subscribers", &args.filter(), json, nat::Subscribers::new())

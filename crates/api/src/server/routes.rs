@@ -24,8 +24,9 @@ use crate::filter::{
 use crate::params::nearest;
 use crate::pcapng;
 use crate::types::{
-    BatchDelete, ConfigText, Counters, Deleted, Deterministic, Event, Graph, Health, Interface, Mapping,
-    Memory, Neighbour, PoolAddress, ReloadReport, Route, Session, Subscriber, TraceRecord, Version, Worker,
+    BatchDelete, ConfigText, Counters, Deleted, Deterministic, Event, Graph, Health, Instance, Interface,
+    Mapping, Memory, Neighbour, PoolAddress, ReloadReport, Route, Session, Subscriber, TraceRecord,
+    Translator, Version, Worker,
 };
 
 /// Most sessions of one batch.
@@ -58,6 +59,8 @@ fn documented() -> OpenApiRouter<Shared> {
         .routes(routes!(interfaces))
         .routes(routes!(neighbours))
         .routes(routes!(route_table))
+        .routes(routes!(instances))
+        .routes(routes!(translators))
         .routes(routes!(pools))
         .routes(routes!(subscribers))
         .routes(routes!(mappings))
@@ -250,6 +253,20 @@ async fn delete_batch(
             .hint("write tcp, udp, icmp or other"));
     }
     ask(shared, move |backend| backend.delete_session_keys(&batch.sessions)).await
+}
+
+#[utoipa::path(get, path = "/v1/nat/instances", tag = "nat", params(NoQuery), responses(
+    (status = 200, description = "Every NAT instance with what is in use of it.", body = Vec<Instance>),
+    (status = "default", description = "What went wrong.", body = ErrorBody)))]
+async fn instances(State(shared): State<Shared>, Query(_): Query<NoQuery>) -> Answer<Vec<Instance>> {
+    ask(shared, |backend| backend.instances()).await
+}
+
+#[utoipa::path(get, path = "/v1/siit", tag = "nat", params(NoQuery), responses(
+    (status = 200, description = "Every stateless translator.", body = Vec<Translator>),
+    (status = "default", description = "What went wrong.", body = ErrorBody)))]
+async fn translators(State(shared): State<Shared>, Query(_): Query<NoQuery>) -> Answer<Vec<Translator>> {
+    ask(shared, |backend| backend.translators()).await
 }
 
 #[utoipa::path(get, path = "/v1/nat/memory", tag = "nat", params(NoQuery), responses(

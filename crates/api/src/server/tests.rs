@@ -68,6 +68,8 @@ fn every_documented_path_answers_and_every_promised_one_is_documented() {
         "/v1/interfaces",
         "/v1/neighbours",
         "/v1/routes",
+        "/v1/nat/instances",
+        "/v1/siit",
         "/v1/nat/pools",
         "/v1/nat/subscribers",
         "/v1/nat/mappings",

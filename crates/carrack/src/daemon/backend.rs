@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use carrack_api::types::{
     CapturedPacket, ConfigText, Counters, Deleted, Deterministic, EngineCounter, Event, Graph, Health,
-    Interface, Mapping, Memory, Neighbour, PoolAddress, ReloadChange, ReloadReport, Route, Session,
-    SessionKey, Subscriber, TraceRecord, Version, Worker,
+    Instance, Interface, Mapping, Memory, Neighbour, PoolAddress, ReloadChange, ReloadReport, Route, Session,
+    SessionKey, Subscriber, TraceRecord, Translator, Version, Worker,
 };
 use carrack_api::{
     Backend, DeterministicQuery, EventQuery, Failure, Kind, PacketQuery, RowFilter, Rows, Step, nearest,
@@ -24,7 +24,7 @@ use carrack_pipeline::snapshot::Snapshot;
 use carrack_runtime::{CaptureSpec, EVENTS_KEPT, Handle, ReloadError, RequestError, TraceSpec, WorkerState};
 
 use super::rows::{self, Names};
-use super::summary;
+use super::{summary, translation};
 
 /// Packets of a trace unless told.
 const TRACE_PACKETS: u64 = 10;
@@ -212,6 +212,23 @@ impl Backend for Daemon {
         let six = self.handle.routes6().into_iter();
         let six = six.map(move |row| rows::route::<_, _, Ipv6Addr>(&names6, &row));
         Ok(Box::new(four.chain(six).map(|route| Ok(Step::Row(route)))))
+    }
+
+    fn instances(&self) -> Result<Vec<Instance>, Failure> {
+        let snapshot = self.handle.snapshot();
+        let mut all = translation::instances(&snapshot);
+        let everything = RowFilter::default();
+        translation::add_pools(&mut all, &self.pools(&everything)?);
+        for step in self.subscribers(&everything)? {
+            if let Step::Row(row) = step? {
+                translation::add_subscriber(&mut all, &row);
+            }
+        }
+        Ok(all)
+    }
+
+    fn translators(&self) -> Result<Vec<Translator>, Failure> {
+        Ok(translation::translators(&self.handle.snapshot()))
     }
 
     fn pools(&self, filter: &RowFilter) -> Result<Vec<PoolAddress>, Failure> {

@@ -1,0 +1,76 @@
+//! What translates: NAT instances and stateless translators.
+
+use core::net::Ipv4Addr;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// One NAT instance with what is in use of it, all workers together.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Instance {
+    /// Its name.
+    pub instance: String,
+    /// Routing instance of the subscribers.
+    pub inside_vrf: String,
+    /// Routing instance of the pools.
+    pub outside_vrf: String,
+    /// NAT64 prefixes; empty without NAT64.
+    pub prefixes: Vec<String>,
+    /// Sources served, of either IP version.
+    pub sources: Vec<String>,
+    /// Address ranges of all pools, `first-last`.
+    pub ranges: Vec<String>,
+    /// How ports are given out: `blocks`, `arbitrary` or `deterministic`.
+    pub ports: String,
+    /// Ports of a block; 0 without blocks.
+    pub block_size: u32,
+    /// Most blocks of a subscriber; 0 without blocks.
+    pub blocks_per_subscriber: u32,
+    /// Port blocks there are.
+    pub blocks_total: u64,
+    /// Port blocks in use.
+    pub blocks_used: u64,
+    /// Subscribers with sessions, mappings or blocks.
+    pub subscribers: u64,
+    /// Sessions.
+    pub sessions: u64,
+    /// TCP mappings.
+    pub mappings_tcp: u64,
+    /// UDP mappings.
+    pub mappings_udp: u64,
+    /// ICMP mappings.
+    pub mappings_icmp: u64,
+    /// Mappings of other protocols.
+    pub mappings_other: u64,
+    /// Most sessions of a subscriber; 0 for any number.
+    pub sessions_per_subscriber_max: u32,
+    /// Most ports of a subscriber; 0 for any number.
+    pub ports_per_subscriber_max: u32,
+}
+
+/// One stateless translator. What it drops is counted by the reasons that begin with `siit` and `xlat`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Translator {
+    /// Its name.
+    pub name: String,
+    /// Routing instance of both sides.
+    pub vrf: String,
+    /// Prefixes that embed IPv4 addresses; to IPv6 the first is used.
+    pub prefixes: Vec<String>,
+    /// IPv4 addresses that IPv6 hosts have by the first prefix.
+    pub ipv4: Vec<String>,
+    /// Explicit address mappings.
+    pub mappings: Vec<AddressMapping>,
+    /// Sources of ICMP errors from IPv6 addresses that stand for no IPv4 address, the first and last of each range.
+    #[schema(value_type = Vec<Vec<String>>)]
+    pub icmp_sources: Vec<(Ipv4Addr, Ipv4Addr)>,
+}
+
+/// Addresses of both versions that are each other's translation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AddressMapping {
+    /// IPv4 prefix.
+    pub v4: String,
+    /// IPv6 prefix.
+    pub v6: String,
+}

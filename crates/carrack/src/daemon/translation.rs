@@ -1,0 +1,142 @@
+//! NAT instances and stateless translators as answers.
+
+use std::net::Ipv4Addr;
+
+use carrack_api::types::{AddressMapping, Instance, PoolAddress, Subscriber, Translator};
+use carrack_base::{Range4, VrfId};
+use carrack_nat::policy::{self, Assignment};
+use carrack_pipeline::snapshot::{SiitInstance, Snapshot};
+
+/// All instances, nothing in use yet.
+pub fn instances(snapshot: &Snapshot) -> Vec<Instance> {
+    snapshot.nat.instances.iter().map(|instance| of_policy(snapshot, instance)).collect()
+}
+
+fn vrf(snapshot: &Snapshot, id: VrfId) -> String {
+    snapshot.vrfs.get(id.index()).cloned().unwrap_or_default()
+}
+
+fn of_policy(snapshot: &Snapshot, instance: &policy::Instance) -> Instance {
+    let (ports, block_size, blocks_per_subscriber) = match instance.assignment {
+        Assignment::Blocks { size, per_subscriber_max, .. } => {
+            ("blocks", size.into(), per_subscriber_max.into())
+        }
+        Assignment::Arbitrary => ("arbitrary", 0, 0),
+        Assignment::Deterministic { ports_per_subscriber } => {
+            ("deterministic", ports_per_subscriber.into(), 1)
+        }
+    };
+    let nat64 = instance.nat64.as_ref();
+    let sources = instance.subscribers.iter().map(ToString::to_string);
+    let sources6 = nat64.into_iter().flat_map(|nat64| &nat64.subscribers).map(ToString::to_string);
+    Instance {
+        instance: instance.name.clone(),
+        inside_vrf: vrf(snapshot, instance.inside_vrf),
+        outside_vrf: vrf(snapshot, instance.outside_vrf),
+        prefixes: nat64
+            .into_iter()
+            .flat_map(|nat64| &nat64.prefixes)
+            .map(|entry| entry.prefix.prefix().to_string())
+            .collect(),
+        sources: sources.chain(sources6).collect(),
+        ranges: instance.pools.iter().flat_map(|pool| &pool.ranges).map(range).collect(),
+        ports: ports.to_owned(),
+        block_size,
+        blocks_per_subscriber,
+        sessions_per_subscriber_max: instance.limits.sessions_max,
+        ports_per_subscriber_max: instance.limits.ports_max,
+        ..Instance::default()
+    }
+}
+
+fn range(range: &Range4) -> String {
+    let (first, last) = ends(range);
+    format!("{first}-{last}")
+}
+
+fn ends(range: &Range4) -> (Ipv4Addr, Ipv4Addr) {
+    (range.first.into(), range.last.into())
+}
+
+/// Adds what is in use of pools.
+pub fn add_pools(all: &mut [Instance], pools: &[PoolAddress]) {
+    for row in pools {
+        if let Some(instance) = all.iter_mut().find(|instance| instance.instance == row.instance) {
+            instance.blocks_total += u64::from(row.blocks_total);
+            instance.blocks_used += u64::from(row.blocks_used);
+        }
+    }
+}
+
+/// Adds what a subscriber has.
+pub fn add_subscriber(all: &mut [Instance], row: &Subscriber) {
+    let Some(instance) = all.iter_mut().find(|instance| instance.instance == row.instance) else { return };
+    instance.subscribers += 1;
+    instance.sessions += u64::from(row.sessions);
+    instance.mappings_tcp += u64::from(row.mappings_tcp);
+    instance.mappings_udp += u64::from(row.mappings_udp);
+    instance.mappings_icmp += u64::from(row.mappings_icmp);
+    instance.mappings_other += u64::from(row.mappings_other);
+}
+
+/// All stateless translators.
+pub fn translators(snapshot: &Snapshot) -> Vec<Translator> {
+    snapshot.siit.iter().map(|siit| of_siit(snapshot, siit)).collect()
+}
+
+fn of_siit(snapshot: &Snapshot, siit: &SiitInstance) -> Translator {
+    let entries = siit.translator.eam.entries().iter();
+    Translator {
+        name: siit.name.clone(),
+        vrf: vrf(snapshot, siit.vrf),
+        prefixes: siit.translator.prefixes.iter().map(|prefix| prefix.prefix().to_string()).collect(),
+        ipv4: siit.ipv4.iter().map(ToString::to_string).collect(),
+        mappings: entries
+            .map(|entry| AddressMapping { v4: entry.v4.to_string(), v6: entry.v6.to_string() })
+            .collect(),
+        icmp_sources: siit.translator.icmp_sources.iter().map(ends).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_use_is_added_to_its_own_instance() {
+        let named = |name: &str| Instance { instance: name.into(), ..Instance::default() };
+        let mut all = [named("one"), named("two")];
+        let pool = |instance: &str, blocks_used| PoolAddress {
+            instance: instance.into(),
+            pool: "p".into(),
+            address: Ipv4Addr::new(192, 0, 2, 1),
+            subscribers: 1,
+            ports_total: 64_512,
+            ports_used_tcp: 0,
+            ports_used_udp: 0,
+            ports_used_icmp: 0,
+            blocks_total: 252,
+            blocks_used,
+        };
+        add_pools(&mut all, &[pool("one", 3), pool("two", 1), pool("one", 4), pool("gone", 9)]);
+        let subscriber = |instance: &str, sessions| Subscriber {
+            instance: instance.into(),
+            inside: Ipv4Addr::new(100, 64, 0, 1).into(),
+            outside: None,
+            sessions,
+            mappings_tcp: 1,
+            mappings_udp: 2,
+            mappings_icmp: 3,
+            mappings_other: 4,
+            blocks: vec![],
+            worker: 0,
+        };
+        [subscriber("two", 5), subscriber("two", 6), subscriber("gone", 9)]
+            .iter()
+            .for_each(|row| add_subscriber(&mut all, row));
+        assert_eq!(all.each_ref().map(|i| (i.blocks_used, i.blocks_total)), [(7, 504), (1, 252)]);
+        assert_eq!(all.each_ref().map(|i| (i.subscribers, i.sessions)), [(0, 0), (2, 11)]);
+        let [_, two] = all;
+        assert_eq!((two.mappings_tcp, two.mappings_udp, two.mappings_icmp, two.mappings_other), (2, 4, 6, 8));
+    }
+}

@@ -1,0 +1,75 @@
+//! `carrack show nat instances` and `carrack show siit`.
+
+use std::io::{self, Write};
+
+use carrack_api::types::{Instance, Translator};
+
+use crate::human::{number, percent};
+use crate::table::{Table, left};
+
+pub fn instances(out: &mut dyn Write, all: Vec<Instance>) -> io::Result<()> {
+    if all.is_empty() {
+        return writeln!(out, "no NAT instances");
+    }
+    for (at, i) in all.iter().enumerate() {
+        if at > 0 {
+            writeln!(out)?;
+        }
+        writeln!(out, "{}: from vrf {} to vrf {}", i.instance, i.inside_vrf, i.outside_vrf)?;
+        let mut line = |name: &str, value: String| writeln!(out, "  {name:<24}{value}");
+        if !i.prefixes.is_empty() {
+            line("NAT64 prefixes", i.prefixes.join(", "))?;
+        }
+        line("serves", list(&i.sources))?;
+        line("pools", list(&i.ranges))?;
+        let blocks =
+            format!("{} of {} ports, {} a subscriber", i.ports, i.block_size, i.blocks_per_subscriber);
+        line("ports", if i.block_size > 0 { blocks } else { i.ports.clone() })?;
+        if i.blocks_total > 0 {
+            let (used, total) = (i.blocks_used, i.blocks_total);
+            line(
+                "port blocks used",
+                format!("{} of {}, {}", number(used), number(total), percent(used, total)),
+            )?;
+        }
+        line("subscribers", number(i.subscribers))?;
+        line("sessions", number(i.sessions))?;
+        let mappings = [
+            ("tcp", i.mappings_tcp),
+            ("udp", i.mappings_udp),
+            ("icmp", i.mappings_icmp),
+            ("other", i.mappings_other),
+        ];
+        line("mappings", mappings.map(|(name, count)| format!("{name} {}", number(count))).join(", "))?;
+        let limit = |most: u32| if most == 0 { "any number".to_owned() } else { number(most.into()) };
+        line("sessions a subscriber", limit(i.sessions_per_subscriber_max))?;
+        line("ports a subscriber", limit(i.ports_per_subscriber_max))?;
+    }
+    Ok(())
+}
+
+fn list(all: &[String]) -> String {
+    if all.is_empty() { "-".to_owned() } else { all.join(", ") }
+}
+
+pub fn translators(out: &mut dyn Write, all: Vec<Translator>) -> io::Result<()> {
+    let mut table = Table::new(&[left("NAME"), left("VRF"), left("KIND"), left("IPV4"), left("IPV6")]);
+    for t in all {
+        let mut row = |kind: &str, v4: String, v6: String| {
+            table.row(vec![t.name.clone(), t.vrf.clone(), kind.to_owned(), v4, v6]);
+        };
+        for prefix in &t.prefixes {
+            row("prefix", "0.0.0.0/0".into(), prefix.clone());
+        }
+        for block in &t.ipv4 {
+            row("hosts", block.clone(), list(t.prefixes.get(..1).unwrap_or(&[])));
+        }
+        for mapping in &t.mappings {
+            row("mapping", mapping.v4.clone(), mapping.v6.clone());
+        }
+        for (first, last) in &t.icmp_sources {
+            row("icmp-source", format!("{first}-{last}"), "-".into());
+        }
+    }
+    table.print(out, "no stateless translators")
+}
