@@ -203,7 +203,7 @@ reasons! {
     SiitLoop, "siit-loop", Warning, Silent, "The packet was translated there and back already and would go round: a route to the IPv6 hosts is missing.";
     // NAT: resources
     NatPoolExhausted, "nat-pool-exhausted", Error, NatExhausted, "No address of the pool has a port (or block) left.";
-    NatPoolChanging, "nat-pool-changing", Warning, Silent, "A reload changes how the pool's ports are shared out, and has not reached all workers yet.";
+    NatPoolChanging, "nat-pool-changing", Warning, Silent, "A reload is under way that would end this session at once, or changes how the pool's ports are shared out and has not reached all workers yet.";
     NatPortsExhausted, "nat-ports-exhausted", Error, NatExhausted, "The subscriber's paired address has no port of that kind left.";
     NatBlockLimit, "nat-block-limit", Warning, NatExhausted, "The subscriber holds as many port blocks as it may and all are full.";
     NatPortLimit, "nat-port-limit", Warning, NatExhausted, "The subscriber uses as many ports as it may (RFC 6888 REQ-4).";

@@ -162,7 +162,8 @@ impl InstanceSpec {
             Mode::Deterministic => {
                 // Twice what is used: ports are chosen at random among them.
                 let of_each = (ports * 2).next_power_of_two().clamp(8, 32_768);
-                instance.assignment = Assignment::Deterministic { ports_per_subscriber: of_each as u16 };
+                instance.assignment =
+                    Assignment::Deterministic { ports_per_subscriber: of_each as u16, overflow: None };
                 // An IPv6 prefix has a power of two of them.
                 let subscribers = match self.translation {
                     Translation::Nat44 | Translation::Siit => self.subscribers,

@@ -223,9 +223,10 @@ impl NatSummary {
         let sum = |ranges: &mut dyn Iterator<Item = Range4>| ranges.map(Range4::count).sum::<u64>();
         let addresses = sum(&mut nat.pools.iter().flat_map(|pool| pool.addresses.iter().map(|at| at.value)));
         // Every subscriber needs one block, or one port, to be one.
-        let shares = |ports: u64| {
+        let shares = |ports: u64, kept: u64| {
             let of_pool = |pool: &carrack_config::PoolConfig| {
                 let range = u64::from(pool.ports.value.last - pool.ports.value.first) + 1;
+                let range = range.saturating_sub(kept);
                 range / ports.max(1) * sum(&mut pool.addresses.iter().map(|at| at.value))
             };
             nat.pools.iter().map(of_pool).sum::<u64>()
@@ -233,14 +234,15 @@ impl NatSummary {
         let (ports, subscribers_max) = match &nat.ports {
             PortsConfig::Blocks { size, per_subscriber, .. } => {
                 let text = format!("blocks of {}, up to {per_subscriber}", size.value);
-                (text, Some(shares(size.value.into())))
+                (text, Some(shares(size.value.into(), 0)))
             }
             PortsConfig::Arbitrary => ("any free port".into(), None),
-            PortsConfig::Deterministic { ports_per_subscriber: Some(n) } => {
-                (format!("{} each, deterministic", n.value), Some(shares(n.value.into())))
-            }
-            PortsConfig::Deterministic { ports_per_subscriber: None } => {
-                ("as many as fit, deterministic".into(), None)
+            PortsConfig::Deterministic { ports_per_subscriber, overflow } => {
+                let each = ports_per_subscriber.as_ref().map(|n| n.value);
+                let own = each.map_or_else(|| "as many as fit".to_owned(), |n| format!("{n} each"));
+                let kept = overflow.as_ref().map_or(0, |overflow| u64::from(overflow.ports.value));
+                let more = if kept > 0 { format!(", {kept} of an address for more") } else { String::new() };
+                (format!("{own}, deterministic{more}"), each.map(|n| shares(n.into(), kept)))
             }
         };
         Self { name: nat.name.value.clone(), pools: nat.pools.len(), addresses, ports, subscribers_max }

@@ -157,7 +157,9 @@ Example:
 
 const RELOAD_HELP: &str = "\
 Prints every difference with what was applied in place and what was re-derived. Sessions that a change does not
-concern go on. A reload that has errors (exit code 2) or needs a restart (exit code 1) changes nothing at all.";
+concern go on, and packets wait for none: each worker first ends what the new configuration does not cover,
+then all change over together.
+A reload that has errors (exit code 2) or needs a restart (exit code 1) changes nothing at all.";
 
 const SHOW_HELP: &str = "\
 Examples:

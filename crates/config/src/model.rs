@@ -268,7 +268,22 @@ pub enum PortsConfig {
     Deterministic {
         /// Ports of each subscriber; `None` takes the most that fit.
         ports_per_subscriber: Option<At<u16>>,
+        /// Ports for those who need more.
+        overflow: Option<OverflowConfig>,
     },
+}
+
+/// The dynamic ports of a deterministic instance, as written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OverflowConfig {
+    /// The last so many ports of each outside address.
+    pub ports: At<u16>,
+    /// Ports in a block.
+    pub size: At<u16>,
+    /// Most blocks of a subscriber.
+    pub per_subscriber: u8,
+    /// Seconds an empty block stays.
+    pub idle_release_s: u32,
 }
 
 /// A pool as written.

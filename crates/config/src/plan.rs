@@ -21,7 +21,7 @@ pub(crate) struct Deterministic {
     pub(crate) subscribers: u64,
     /// Outside addresses.
     pub(crate) addresses: u64,
-    /// Ports of each outside address.
+    /// Ports of each outside address that subscribers have as their own.
     pub(crate) ports: u32,
 }
 
@@ -31,7 +31,7 @@ impl Deterministic {
         Some(Self {
             subscribers: subscribers(nat),
             addresses: nat.pools.iter().flat_map(|pool| &pool.addresses).map(|range| range.count()).sum(),
-            ports: nat.pools.first()?.ports.count(),
+            ports: nat.pools.first()?.ports.count().saturating_sub(overflow_ports(&nat.ports)),
         })
     }
 
@@ -45,6 +45,14 @@ impl Deterministic {
     pub(crate) fn addresses_needed(self, ports_per_subscriber: u16) -> Option<u64> {
         let sharing = u64::from(self.ports) / u64::from(ports_per_subscriber.max(1));
         (sharing > 0).then(|| self.subscribers.div_ceil(sharing))
+    }
+}
+
+/// Ports of each address that are nobody's own.
+fn overflow_ports(ports: &PortsConfig) -> u32 {
+    match ports {
+        PortsConfig::Deterministic { overflow: Some(overflow), .. } => u32::from(overflow.ports.value),
+        _ => 0,
     }
 }
 
@@ -64,13 +72,16 @@ fn subscribers(nat: &NatConfig) -> u64 {
 mod tests {
     use super::*;
 
-    /// The example of RFC 7422 §2.3 without its dynamic share: 16 inside addresses on one outside address.
+    /// The example in RFC 7422 §2: 14 inside addresses and a dynamic share of two on one outside address, and 16
+    /// without.
     #[test]
     fn sixteen_subscribers_share_an_address_as_in_the_rfcs_example() {
         let plan = Deterministic { subscribers: 16, addresses: 1, ports: 65_536 - 1_024 };
         assert_eq!(plan.ports_most(), 4_032);
         assert_eq!(plan.addresses_needed(4_032), Some(1));
         assert_eq!(plan.addresses_needed(4_033), Some(2));
+        let plan = Deterministic { subscribers: 14, addresses: 1, ports: 65_536 - 1_024 - 2 * 4_032 };
+        assert_eq!(plan.ports_most(), 4_032);
     }
 
     #[test]

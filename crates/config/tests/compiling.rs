@@ -4,7 +4,7 @@
 use carrack_base::{IfIndex, InstanceId, PoolId, Prefix4, Proto, VrfId};
 use carrack_config::{Compiled, Config, PortFacts, compile};
 use carrack_nat::Inside;
-use carrack_nat::policy::{Assignment, Limits, StaticRule};
+use carrack_nat::policy::{Assignment, BlockRules, Limits, Overflow, StaticRule};
 use carrack_pipeline::snapshot::{NextHop, Side, Vlan};
 use carrack_wire::MacAddr;
 
@@ -111,7 +111,7 @@ fn nat_instances_become_policy() {
     };
     assert_eq!(one.statics[2], forward);
     assert_eq!((two.inside_vrf, two.outside_vrf), (VrfId(1), VrfId(0)));
-    assert_eq!(two.assignment, Assignment::Deterministic { ports_per_subscriber: 2_016 });
+    assert_eq!(two.assignment, Assignment::Deterministic { ports_per_subscriber: 2_016, overflow: None });
 }
 
 /// RFC 4787 REQ-5b, RFC 5382 REQ-5a, RFC 5508 REQ-2a: idle times are configurable. RFC 4787 REQ-5c, RFC 5382 REQ-5,
@@ -151,13 +151,29 @@ fn limits_are_as_configured() {
     assert_eq!(compiled.snapshot.nat.instances[0].limits, expected);
 }
 
+/// RFC 7422 §2: the dynamic ports are taken off before the rest is divided among the subscribers.
+#[test]
+fn overflow_ports_are_divided_among_nobody() {
+    let text = "[[interface]]\nname = \"i\"\ndevice = \"mem:i\"\nside = \"inside\"\naddress = [\"10.0.0.1/24\"]\n\
+        [[interface]]\nname = \"o\"\ndevice = \"mem:o\"\nside = \"outside\"\naddress = [\"192.0.2.1/24\"]\n\
+        [[nat]]\nname = \"d\"\nsubscribers = [\"10.0.0.0/28\"]\n[nat.ports]\nmode = \"deterministic\"\n\
+        overflow_ports = 8_192\nblock_size = 64\nblocks_per_subscriber = 2\n\
+        [[nat.pool]]\nname = \"p\"\naddresses = [\"192.0.2.9\"]\n";
+    let (config, _) = Config::from_str("t.toml", text).unwrap_or_else(|errors| panic!("{errors:?}"));
+    let compiled = carrack_config::compile(&config, &PortFacts::assumed(&config), None).unwrap();
+    let blocks = BlockRules { size: 64, per_subscriber_max: 2, idle_release_s: 60 };
+    let overflow = Some(Overflow { ports: 8_192, blocks });
+    let assignment = Assignment::Deterministic { ports_per_subscriber: 3_520, overflow };
+    assert_eq!(compiled.snapshot.nat.instances[0].assignment, assignment);
+}
+
 /// RFC 7422 §2: allocates 1/C of the available ports to each inside address.
 #[test]
 fn deterministic_ports_left_out_are_the_most_that_fit() {
     let text = BASE.replace("ports_per_subscriber = 2016\n", "");
     let compiled = compile(&config(&text), &facts(), None).unwrap();
     let two = &compiled.snapshot.nat.instances[1];
-    assert_eq!(two.assignment, Assignment::Deterministic { ports_per_subscriber: 2_016 });
+    assert_eq!(two.assignment, Assignment::Deterministic { ports_per_subscriber: 2_016, overflow: None });
     let function = carrack_nat::Deterministic::of(two).unwrap();
     let last = function.share(Inside::V4(ip("10.0.0.255"))).expect("the last subscriber has ports");
     assert_eq!((last.outside, last.last), (ip("203.0.113.135"), 65_535));

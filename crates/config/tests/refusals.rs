@@ -314,6 +314,18 @@ fn deterministic_pools_have_room_for_every_subscriber() {
         &["all pools of a deterministic instance have the same ports"],
     );
     warns("name = \"public3\"", "name = \"public3\"\nports = \"512-65535\" #!", &["RFC 7422 §2"]);
+    // The dynamic ports are nobody's own.
+    let own = |more: &str| format!("ports_per_subscriber = 1_760\n{more}");
+    refuses(
+        "ports_per_subscriber = 2016",
+        &own("overflow_ports = 8_200 #!"),
+        &["no whole blocks of 512", "8192 or 8704"],
+    );
+    refuses("ports_per_subscriber = 2016", &own("overflow_ports = 64_512 #!"), &["leave no port"]);
+    let larger = "overflow_ports = 8_192\nports_per_subscriber = 1_761 #!";
+    refuses("ports_per_subscriber = 2016", larger, &["need 9 outside addresses", "lower it to 1760"]);
+    refuses("ports_per_subscriber = 2016", &own("block_size = 64 #!"), &["only with mode = \"blocks\""]);
+    refuses("block_size = 512", "overflow_ports = 512 #!", &["only with mode = \"deterministic\""]);
     let forward = "addresses = [\"203.0.113.128/29\"]\n\n[[nat.forward]]\noutside = \"203.0.113.128:2000\" #!\ninside = \"10.0.0.9:80\"\n";
     refuses(
         "addresses = [\"203.0.113.128/29\"]",

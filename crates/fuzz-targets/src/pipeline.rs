@@ -312,7 +312,18 @@ impl World {
             0 => {
                 self.generation += 1;
                 let plan = plan(self.generation);
-                self.command(|| Command::Reconfigure(plan.clone()));
+                for (worker, ends) in self.workers.iter().zip(&mut self.ends) {
+                    let Ok(change) = worker.nat().prepare_change(plan.snapshot.nat.clone()) else { continue };
+                    let _ = ends.commands.push(Command::Prepare { plan: plan.clone(), change });
+                }
+                let generation = self.generation;
+                self.turn();
+                // Now and then it is taken back.
+                if generation % 4 == 3 {
+                    self.command(|| Command::Abandon { generation });
+                } else {
+                    self.command(|| Command::Commit { generation });
+                }
                 rest
             }
             1 => {

@@ -3,10 +3,10 @@
 
 use carrack_base::Proto;
 
-use crate::blocks::Waiting;
 use crate::flow::Inside;
-use crate::line::{BlockRef, Mapping, NO_ADDRESS, NONE, Session, Subscriber};
-use crate::pool::Ports;
+use crate::line::{BlockRef, NONE, Session};
+use crate::ownership::BlockMap;
+use crate::pool::{Address, Ports};
 
 impl Ports {
     /// Could this session have its outside endpoint from these tables, given where it has it from now?
@@ -19,9 +19,14 @@ impl Ports {
             return false;
         }
         if let Some(function) = &self.deterministic {
-            return function.share(subscriber).is_some_and(|share| {
-                share.outside == session.outside_ip && (share.first..=share.last).contains(&port)
-            });
+            let Some(share) = function.share(subscriber).filter(|s| s.outside == session.outside_ip) else {
+                return false;
+            };
+            let in_block = || {
+                let old = before.number_of(session.outside_ip).and_then(|n| before.block_at(n, port));
+                old.is_some_and(|old| self.block_like(before, old).is_some())
+            };
+            return (share.first..=share.last).contains(&port) || (self.block_size > 0 && in_block());
         }
         let old = before.number_of(session.outside_ip).and_then(|address| before.block_at(address, port));
         self.is_mine(address, port)
@@ -38,104 +43,106 @@ impl Ports {
         (self.block_row(found) == row).then_some(found)
     }
 
-    /// Takes over bitmaps, hold times and pairings of addresses that both have. Then [`Ports::adopt_subscriber`] and
-    /// [`Ports::adopt_mapping`] for each line, and [`Ports::settle`].
-    pub(crate) fn adopt_addresses(&mut self, old: &mut Self, now_s: u32) {
+    /// Takes over all that the old tables had given out and that is here too. Addresses keep their numbers, for lines
+    /// name them by it; blocks keep theirs where the two cut the address in the same places.
+    pub(crate) fn adopt(&mut self, old: &mut Self, paired: bool, now_s: u32) {
         old.set_forwards(Vec::new(), now_s);
-        for number in 0..self.addresses.len() {
-            let Some(ip) = self.ip_of(number as u16) else { continue };
-            let Some(from) = old.number_of(ip).and_then(|n| old.addresses.get_mut(usize::from(n))) else {
-                continue;
-            };
-            // With another hold time the bitmaps cannot go on; mappings mark their ports in the new ones.
-            if self.hold_s == old.hold_s
-                && let Some(to) = self.addresses.get_mut(number)
+        let mut fresh: Vec<Option<Address>> =
+            std::mem::take(&mut self.addresses).into_iter().map(Some).collect();
+        let same_kind =
+            self.block_size == old.block_size && self.deterministic.is_some() == old.deterministic.is_some();
+        // An address that both have keeps its number; the others take what is free then.
+        let mut places: Vec<Option<u16>> = Vec::new();
+        places.resize(old.addresses.len(), None);
+        for (in_map, to) in fresh.iter_mut().enumerate() {
+            let Some(to) = to else { continue };
+            let Some(number) = old.number_of(to.ip) else { continue };
+            if let Some(place) = places.get_mut(usize::from(number)) {
+                *place = Some(in_map as u16);
+            }
+            if let Some(from) = old.addresses.get_mut(usize::from(number)).filter(|_| same_kind) {
+                to.subscribers = if paired { from.subscribers } else { 0 };
+                old.blocks_used -= self.adopt_address(to, from, &old.map, now_s);
+            }
+        }
+        let mut known = vec![false; fresh.len()];
+        for in_map in places.iter().flatten() {
+            if let Some(known) = known.get_mut(usize::from(*in_map)) {
+                *known = true;
+            }
+        }
+        let mut new = (0_u16..).zip(known).filter_map(|(in_map, known)| (!known).then_some(in_map));
+        for place in places.iter_mut().filter(|place| place.is_none()) {
+            *place = new.next();
+        }
+        places.extend(new.map(Some));
+        for (number, place) in places.iter().enumerate() {
+            let address = place.and_then(|in_map| fresh.get_mut(usize::from(in_map))).and_then(Option::take);
+            if let (Some(in_map), true) = (place, address.is_some())
+                && let Some(entry) = self.by_map.get_mut(usize::from(*in_map))
             {
-                std::mem::swap(&mut to.maps, &mut from.maps);
+                *entry = number as u16;
+            }
+            self.addresses.push(address.unwrap_or_else(Address::hole));
+        }
+        let here = |at: BlockRef, addresses: &[Address]| {
+            addresses
+                .get(usize::from(at.address))
+                .and_then(|home| home.blocks.get(usize::from(at.block)))
+                .copied()
+        };
+        for waiting in std::mem::take(&mut old.held) {
+            // Blocks that nobody has are those in their hold time.
+            if here(waiting.at, &self.addresses).is_some_and(|block| block.claimed && block.owner == NONE) {
+                self.held.push_back(waiting);
             }
         }
-        for Waiting { due_s, at } in std::mem::take(&mut old.held) {
-            if let Some(to) = self.block_like(old, at) {
-                self.adopt_claim(old, at, to);
-                self.hold(Waiting { due_s, at: to });
+        for waiting in std::mem::take(&mut old.idle) {
+            if here(waiting.at, &self.addresses).is_some_and(|block| block.claimed && block.queued) {
+                self.idle.push_back(waiting);
             }
         }
-    }
-
-    /// A block that was this worker's stays so.
-    fn adopt_claim(&mut self, old: &mut Self, from: BlockRef, to: BlockRef) {
-        if self.map.has_same(to.address, &old.map, from.address) {
-            old.forget_claimed(from);
-        } else {
-            // Nobody else gives out these blocks while the old map, which has it as this worker's, is in use.
-            self.map.claim_one(to.address, to.block, self.worker);
-        }
-        self.note_claimed(to);
-    }
-
-    /// A subscriber's blocks and pairing by their numbers here. Blocks that are not here were given back before.
-    pub(crate) fn adopt_subscriber(
-        &mut self,
-        old: &mut Self,
-        id: u32,
-        subscriber: &mut Subscriber,
-        paired: bool,
-    ) {
-        let mut blocks = subscriber.blocks;
-        let mut count = 0;
-        for block in subscriber.blocks() {
-            let Some(at) = self.block_like(old, *block) else { continue };
-            let from = old.addresses.get(usize::from(block.address));
-            let used = from.and_then(|a| a.blocks.get(usize::from(block.block)));
-            if let (Some(entry), Some(used)) = (self.block_mut(at), used) {
-                entry.owner = id;
-                entry.used = used.used;
-                entry.empty_since_s = used.empty_since_s;
-            }
-            self.adopt_claim(old, *block, at);
-            if let Some(slot) = blocks.get_mut(count) {
-                *slot = at;
-                count += 1;
-            }
-        }
-        (subscriber.blocks, subscriber.block_count) = (blocks, count as u8);
-        let address = old.ip_of(subscriber.address).and_then(|ip| self.number_of(ip)).filter(|_| paired);
-        subscriber.address = address.unwrap_or(NO_ADDRESS);
-        if self.deterministic.is_none()
-            && let Some(home) = self.addresses.get_mut(usize::from(subscriber.address))
-        {
-            home.subscribers += 1;
-        }
-    }
-
-    /// A mapping by its address's number here.
-    pub(crate) fn adopt_mapping(&mut self, mapping: &mut Mapping, now_s: u32) {
-        let Some(address) = self.number_of(mapping.outside_ip) else { return };
-        mapping.address = address;
-        if let Some(bits) = self.bits(address, mapping.proto()) {
-            // Already marked where the bitmap came along.
-            bits.alloc_exact(mapping.outside_port, now_s);
-        }
-    }
-
-    /// Counts anew once everything is adopted.
-    pub(crate) fn settle(&mut self) {
-        for number in 0..self.addresses.len() {
-            let address = number as u16;
-            let Some(home) = self.addresses.get_mut(number) else { continue };
-            for (index, entry) in home.blocks.iter_mut().enumerate() {
-                if entry.owner != NONE && entry.used == 0 {
-                    entry.queued = true;
-                    let at = BlockRef { address, block: index as u16 };
-                    self.idle.push_back(Waiting { due_s: entry.empty_since_s, at });
-                }
-            }
-        }
+        self.blocks_used = self.addresses.iter().map(|home| u64::from(home.claimed)).sum();
+        self.map.publish_claimed(self.worker, self.blocks_used);
         for proto in Proto::WITH_PORTS {
-            let maps = self.addresses.iter().filter_map(|a| a.maps.get(proto.index()));
+            let maps = self.addresses.iter().flat_map(|a| &a.maps).filter_map(|maps| maps.get(proto.index()));
             if let Some(used) = self.used.get_mut(proto.index()) {
                 *used = maps.map(|map| u64::from(map.used())).sum();
             }
         }
+    }
+
+    /// Bitmaps, hold times and blocks of an address. How many blocks are counted here now, and no longer there.
+    fn adopt_address(&self, to: &mut Address, from: &mut Address, old_map: &BlockMap, now_s: u32) -> u64 {
+        if let (Some(to), Some(from)) = (&mut to.maps, &mut from.maps) {
+            std::mem::swap(to, from);
+            to.iter_mut().for_each(|map| map.set_hold_s(self.hold_s, now_s));
+        }
+        if self.block_size == 0 {
+            return 0;
+        }
+        if self.map.has_same(to.in_map, old_map, from.in_map) {
+            std::mem::swap(&mut to.blocks, &mut from.blocks);
+            (to.claimed, to.held_blocks) = (from.claimed, from.held_blocks);
+            (from.claimed, from.held_blocks) = (0, 0);
+            return u64::from(to.claimed);
+        }
+        if to.phase != from.phase {
+            return 0;
+        }
+        // Another cut of the address with blocks in the same places. Nobody else gives them out while the old map,
+        // which has them as this worker's, is in use; there they are given back when it goes.
+        let known = from.blocks.iter().enumerate().filter(|(_, block)| block.claimed);
+        for (number, block) in known {
+            let in_map = (number as u16).checked_sub(to.first_block);
+            if let (Some(place), Some(in_map)) = (to.blocks.get_mut(number), in_map)
+                && self.map.claim_one(to.in_map, in_map, self.worker)
+            {
+                *place = *block;
+                to.claimed += 1;
+                to.held_blocks += u32::from(block.owner == NONE);
+            }
+        }
+        0
     }
 }

@@ -94,14 +94,19 @@ impl Ports {
         events: &mut impl FnMut(NatEvent),
     ) -> Result<BlockRef, Reason> {
         self.end_hold(now_s);
-        let bound = instance.pooling == Pooling::Paired && subscriber.address != NO_ADDRESS;
+        // Beyond a deterministic share, more ports are of the same address (RFC 4787 REQ-2).
+        let is_tied = instance.pooling == Pooling::Paired || self.deterministic.is_some();
+        let bound = is_tied && subscriber.address != NO_ADDRESS;
         let (address, block) = if bound {
-            let block = self.map.claim_on(subscriber.address, self.worker, rng);
+            let home = self.addresses.get(usize::from(subscriber.address));
+            let block = home.and_then(|home| self.map.claim_on(home.in_map, self.worker, rng));
             (subscriber.address, block.ok_or(Reason::NatPortsExhausted)?)
         } else {
-            self.map.claim_any(self.worker, rng).ok_or(Reason::NatPoolExhausted)?
+            let (in_map, block) = self.map.claim_any(self.worker, rng).ok_or(Reason::NatPoolExhausted)?;
+            (self.by_map.get(usize::from(in_map)).copied().ok_or(Reason::NatPoolExhausted)?, block)
         };
-        let at = BlockRef { address, block };
+        let first_block = self.addresses.get(usize::from(address)).map_or(0, |home| home.first_block);
+        let at = BlockRef { address, block: first_block + block };
         self.note_claimed(at);
         if let Some(entry) = self.block_mut(at) {
             entry.owner = line;
@@ -153,20 +158,23 @@ impl Ports {
     fn give_away(&mut self, at: BlockRef) {
         if self.forget_claimed(at) {
             self.map.publish_claimed(self.worker, self.blocks_used);
-            self.map.release(at.address, at.block);
+            if let Some(home) = self.addresses.get(usize::from(at.address)) {
+                self.map.release(home.in_map, at.block.saturating_sub(home.first_block));
+            }
         }
     }
 
     /// The block that a port is in.
     pub(crate) fn block_at(&self, address: u16, port: u16) -> Option<BlockRef> {
         let home = self.addresses.get(usize::from(address))?;
-        let block = port.checked_sub(home.first)?.checked_div(self.block_size)?;
-        (usize::from(block) < home.blocks.len()).then_some(BlockRef { address, block })
+        let block = port.checked_sub(home.phase)?.checked_div(self.block_size)?;
+        (block >= home.first_block && usize::from(block) < home.blocks.len())
+            .then_some(BlockRef { address, block })
     }
 
     pub(crate) fn block_range(&self, at: BlockRef) -> Option<RangeInclusive<u16>> {
         let home = self.addresses.get(usize::from(at.address))?;
-        let first = u32::from(home.first) + u32::from(at.block) * u32::from(self.block_size);
+        let first = u32::from(home.phase) + u32::from(at.block) * u32::from(self.block_size);
         let first = u16::try_from(first).ok()?;
         Some(first..=first + (self.block_size.max(1) - 1))
     }

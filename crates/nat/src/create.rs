@@ -85,6 +85,7 @@ impl Nat {
         // RFC 6888 REQ-11a: the packet is dropped, whatever is short. RFC 6888 REQ-11d: nothing is evicted for it.
         // RFC 4787 REQ-11: a shortage refuses; it changes no behaviour.
         self.tables.has_room(shared.is_none())?;
+        self.may_begin(instance_at, flow.inside(), flow.dst, shared.is_none())?;
         let subscriber = self.subscriber_for(instance, flow.inside())?;
         let made = match shared {
             Some(mapping) => Ok((mapping, false)),
@@ -101,6 +102,9 @@ impl Nat {
         });
         if opened.is_err() {
             self.release_subscriber_if_unused(subscriber, now.s());
+            if self.transition.is_some() {
+                self.give_back_again(subscriber, now.s());
+            }
         }
         opened
     }
@@ -149,11 +153,12 @@ impl Nat {
                 && line.block_count == 0
                 && line.address == NO_ADDRESS
             {
-                line.instance = instance.id.0;
+                line.slot = self.slots.of(instance.id);
             }
             return Ok(id);
         }
-        let id = self.tables.add_subscriber(inside, instance.inside_vrf, instance.id)?;
+        let slot = self.slots.of(instance.id);
+        let id = self.tables.add_subscriber(inside, instance.inside_vrf, slot)?;
         if let Some(line) = self.tables.subscribers.get_mut(id) {
             line.tokens_milli = instance.limits.creations_burst.saturating_mul(1_000);
         }
@@ -205,7 +210,7 @@ impl Nat {
             outside_port: got.port,
             inside_vrf: instance.inside_vrf.0,
             outside_vrf: instance.outside_vrf.0,
-            instance: instance.id.0,
+            slot: self.slots.of(instance.id),
             address: got.address,
             subscriber: subscriber_id,
             sessions: 0,
@@ -238,7 +243,7 @@ impl Nat {
             outside_port: outside.port,
             inside_vrf: instance.inside_vrf.0,
             outside_vrf: instance.outside_vrf.0,
-            instance: instance.id.0,
+            slot: self.slots.of(instance.id),
             address: NO_ADDRESS,
             subscriber,
             sessions: 0,
@@ -294,7 +299,7 @@ impl Nat {
             seen_s: now.s(),
             mapping: mapping_id,
             subscriber,
-            instance: mapping.instance,
+            slot: mapping.slot,
             tcp: if flow.proto == Proto::Tcp { first_state(flow.bits, direction) as u8 } else { 0 },
             ip_proto: flow.ip_proto,
             ..Session::default()
@@ -303,6 +308,9 @@ impl Nat {
             self.set_six(&mut line, &mapping)?;
         } else {
             (line.l3_delta, line.l4_delta) = deltas(&line);
+        }
+        if self.is_doomed(&line) {
+            return Err(Reason::NatPoolChanging);
         }
         let deadline = now.s().saturating_add(idle_timeout_s(instance, &line));
         let id = self.tables.add_session(line, deadline)?;

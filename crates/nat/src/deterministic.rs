@@ -9,7 +9,8 @@ use crate::policy::{Assignment, Instance};
 ///
 /// Subscribers are numbered through the instance's prefixes in order, outside addresses through its pools in order.
 /// Subscriber `i` has range `i % k` of address `i / k`, where `k` is how many ranges fit an address's port range
-/// (RFC 7422 §2: reserved ports are those outside the pool's port range).
+/// (RFC 7422 §2: reserved ports are those outside the pool's port range; those of the overflow range at its end are in
+/// no subscriber's).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deterministic {
     subscribers: Vec<Served>,
@@ -78,14 +79,15 @@ impl Deterministic {
     /// have the port range of the first (the config crate sees to it).
     #[must_use]
     pub fn of(instance: &Instance) -> Option<Self> {
-        let Assignment::Deterministic { ports_per_subscriber: ports } = instance.assignment else {
+        let Assignment::Deterministic { ports_per_subscriber: ports, .. } = instance.assignment else {
             return None;
         };
         let pool = instance.pools.first()?;
-        if ports == 0 || pool.port_last < pool.port_first {
+        let last = instance.assignment.last_of_shares(pool);
+        if ports == 0 || last < pool.port_first {
             return None;
         }
-        let per_address = (u32::from(pool.port_last - pool.port_first) + 1) / u32::from(ports);
+        let per_address = (u32::from(last - pool.port_first) + 1) / u32::from(ports);
         (per_address > 0).then(|| Self {
             subscribers: served(instance),
             addresses: instance.pools.iter().flat_map(|pool| pool.ranges.iter().copied()).collect(),

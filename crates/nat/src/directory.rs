@@ -99,6 +99,8 @@ pub struct Directory {
     led_to: Vec<Entry<()>>,
     pools: Vec<PoolPorts>,
     deterministic: Vec<Option<Deterministic>>,
+    /// Blocks of deterministic instances, by instance.
+    overflow: Vec<Option<Arc<BlockMap>>>,
     inside_vrf: Vec<VrfId>,
     /// NAT64 prefixes of all instances, the longest first.
     prefixes: Vec<PrefixEntry>,
@@ -152,6 +154,7 @@ impl Directory {
             led_to: Vec::new(),
             pools: Vec::new(),
             deterministic: policy.instances.iter().map(Deterministic::of).collect(),
+            overflow: policy.instances.iter().map(|instance| overflow_of(instance, group)).collect(),
             inside_vrf: policy.instances.iter().map(|i| i.inside_vrf).collect(),
             prefixes: Vec::new(),
             by_via: Vec::new(),
@@ -405,7 +408,11 @@ impl Directory {
             Outside::Deterministic { .. } => {
                 let function = self.deterministic.get(instance.index()).and_then(Option::as_ref);
                 let inside = function.and_then(|function| function.inverse(ip, port));
-                inside.map_or(WorkerId(0), |inside| self.owner_of(inside_vrf, inside))
+                let of_block = || self.overflow.get(instance.index())?.as_ref()?.owner(ip, port);
+                match inside {
+                    Some(inside) => self.owner_of(inside_vrf, inside),
+                    None => of_block().unwrap_or(WorkerId(0)),
+                }
             }
             Outside::Forward { .. } => WorkerId(0),
         })
@@ -420,6 +427,12 @@ impl Directory {
         let same = (forward.vrf, forward.outside, forward.proto) == (vrf.0, ip, proto);
         (same && port <= forward.last).then_some(forward)
     }
+}
+
+/// The blocks of a deterministic instance that has any.
+fn overflow_of(instance: &Instance, group: &WorkerGroup) -> Option<Arc<BlockMap>> {
+    let deterministic = matches!(instance.assignment, Assignment::Deterministic { .. });
+    (deterministic && instance.assignment.blocks().is_some()).then(|| group.block_map(instance))
 }
 
 /// The subscriber that an inside host of an instance belongs to.
@@ -511,7 +524,7 @@ mod tests {
         let mut tables = Tables::new(capacity, hasher, PagePreference::Small).unwrap();
         let mine = (0x0a00_0000..).filter(|ip| directory.owner_of_inside(VrfId(0), *ip) == WorkerId(0));
         for ip in mine.take(4_096) {
-            assert!(tables.add_subscriber(Inside::V4(ip), VrfId(0), InstanceId(0)).is_ok());
+            assert!(tables.add_subscriber(Inside::V4(ip), VrfId(0), 0).is_ok());
         }
     }
 }

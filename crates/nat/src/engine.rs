@@ -9,8 +9,10 @@ use carrack_base::{InstanceId, Now, Proto, REASONS, Reason, VrfId, WorkerId};
 use carrack_tables::{ArenaError, KeyedHasher, PagePreference, SweepPacer};
 use carrack_wire::tcp::flag;
 
+use crate::change::Transition;
 use crate::directory::Directory;
 use crate::flow::{Direction, Flow, Inside, Kind};
+use crate::instances::Slots;
 use crate::line::{HAIRPIN, NONE, REFRESH_IN, Session};
 use crate::ownership::WorkerGroup;
 use crate::policy::{Capacity, Instance, NatPolicy};
@@ -19,7 +21,7 @@ use crate::renew::Renewal;
 use crate::rewrite::translate;
 use crate::rng::Rng;
 use crate::row::{NatEvent, TcpState, v4};
-use crate::syn::SynTable;
+use crate::syn::{OverdueSyn, SynTable};
 use crate::tables::Tables;
 use crate::tcp::next_state;
 use crate::way::Way;
@@ -147,6 +149,10 @@ pub struct Nat {
     pub(crate) forwards_missing: bool,
     /// What sessions have still to learn of the policy in force.
     pub(crate) renewal: Renewal,
+    /// The policy that shall be in force next.
+    pub(crate) transition: Option<Transition>,
+    /// Which instance a line's slot stands for.
+    pub(crate) slots: Slots,
 }
 
 impl Nat {
@@ -185,6 +191,8 @@ impl Nat {
             error_way: Way::default(),
             forwards_missing: false,
             renewal: Renewal::NOTHING,
+            transition: None,
+            slots: Slots::default(),
         };
         this.configure(policy, now)?;
         Ok(this)
@@ -243,14 +251,14 @@ impl Nat {
     /// Fetches what the sessions of all expected packets will need, one step of each at a time: mappings, subscribers,
     /// the addresses of their blocks, the blocks' ports.
     pub fn prepare(&mut self) {
-        let Self { expected, tables, states, directory, .. } = self;
+        let Self { expected, tables, states, directory, slots, .. } = self;
         for miss in expected.iter_mut() {
             let who = subscriber_of(directory, &miss.flow);
             miss.subscriber = tables.prefetch_miss_lines(&miss.flow, who);
         }
         let homes = |miss: &Expected| {
             let line = tables.subscribers.get(miss.subscriber)?;
-            Some((states.get(line.instance().index())?, *line.blocks().last()?))
+            Some((states.get(slots.at(line.slot))?, *line.blocks().last()?))
         };
         for miss in expected.iter() {
             if let Some((state, block)) = homes(miss) {
@@ -374,9 +382,9 @@ impl Nat {
     /// A TCP segment that may change the session's state.
     #[cold]
     fn tcp_transition(&mut self, id: u32, bits: u8, direction: Direction, now_s: u32) {
-        let Self { tables, policy, .. } = self;
+        let Self { tables, policy, slots, .. } = self;
         let Some(session) = tables.sessions.get_mut(id) else { return };
-        let Some(instance) = policy.instances.get(usize::from(session.instance)) else { return };
+        let Some(instance) = policy.instances.get(slots.at(session.slot)) else { return };
         let (old, new) = (session.tcp(), next_state(session.tcp(), bits, direction));
         session.tcp = new as u8;
         // RFC 7857 §2.2: a RST starts its timer once; it does not keep a session alive for ever.
@@ -411,6 +419,11 @@ impl Nat {
     /// Held SYNs absorbed by a matching SYN from inside since the last call (RFC 5382 REQ-4).
     pub fn take_absorbed(&mut self) -> u64 {
         std::mem::take(&mut self.absorbed)
+    }
+
+    /// The next of those absorbed, for who watches drops. Some of a great many may be missing.
+    pub fn next_absorbed(&mut self) -> Option<OverdueSyn> {
+        self.syns.absorbed.pop_front()
     }
 
     /// The subscriber a packet from inside belongs to.

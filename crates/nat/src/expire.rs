@@ -6,7 +6,7 @@ use carrack_base::{Now, PoolId, Proto, Reason};
 
 use crate::engine::{Nat, idle_timeout_s};
 use crate::line::{FORWARD, Mapping, TOLD};
-use crate::policy::Assignment;
+use crate::policy::BlockRules;
 use crate::row::{Change, NatEvent};
 use crate::syn::OverdueSyn;
 
@@ -60,7 +60,7 @@ impl Nat {
             mappings.filter(|mapping| mapping.sessions == 1)
         };
         let ports_of =
-            |mapping: &Mapping| self.states.get(usize::from(mapping.instance)).map(|state| &state.ports);
+            |mapping: &Mapping| self.states.get(self.slots.at(mapping.slot)).map(|state| &state.ports);
         for mapping in last_mappings() {
             ports_of(mapping).inspect(|ports| ports.prefetch_address(mapping.address, mapping.proto()));
         }
@@ -73,7 +73,7 @@ impl Nat {
     /// A session's deadline has come: it ends, or gets a later one because packets came meanwhile.
     fn expire_session(&mut self, id: u32, now_s: u32) {
         let Some(session) = self.tables.sessions.get(id) else { return };
-        let instance = self.policy.instances.get(usize::from(session.instance));
+        let instance = self.policy.instances.get(self.slots.at(session.slot));
         let deadline = instance.map_or(0, |i| session.seen_s.saturating_add(idle_timeout_s(i, session)));
         if deadline > now_s {
             self.tables.deadlines.set(id, deadline);
@@ -112,7 +112,7 @@ impl Nat {
         }
         let Some(mapping) = self.tables.remove_mapping(id) else { return };
         let hold = mapping.proto() != Proto::Tcp;
-        if let Some(state) = self.states.get_mut(usize::from(mapping.instance))
+        if let Some(state) = self.states.get_mut(self.slots.at(mapping.slot))
             && !mapping.is_static()
         {
             state.ports.release(mapping.address, mapping.outside_port, mapping.proto(), now_s, hold);
@@ -123,7 +123,7 @@ impl Nat {
     /// Gives back the blocks of a subscriber without mappings where policy says at once, and its line when it has
     /// nothing left.
     pub(crate) fn release_subscriber_if_unused(&mut self, id: u32, now_s: u32) {
-        let Self { tables, states, policy, events, .. } = self;
+        let Self { tables, states, policy, events, slots, .. } = self;
         if !tables.subscribers.is_live(id) {
             return;
         }
@@ -131,13 +131,16 @@ impl Nat {
         if subscriber.sessions > 0 || subscriber.mapping_count() > 0 {
             return;
         }
-        let at = subscriber.instance().index();
-        let (Some(instance), Some(state)) = (policy.instances.get(at), states.get_mut(at)) else { return };
+        let at = slots.at(subscriber.slot);
+        let (Some(instance), Some(state)) = (policy.instances.get(at), states.get_mut(at)) else {
+            // Its instance is gone and took its blocks along.
+            tables.remove_subscriber(id);
+            return;
+        };
         let mut send = |event| {
             events.push(event);
         };
-        let keeps_blocks =
-            matches!(instance.assignment, Assignment::Blocks { idle_release_s, .. } if idle_release_s > 0);
+        let keeps_blocks = instance.assignment.blocks().is_some_and(|blocks| blocks.idle_release_s > 0);
         while !keeps_blocks && let Some(block) = subscriber.blocks().first().copied() {
             state.ports.release_block(instance, subscriber, block, now_s, &mut send);
         }
@@ -162,7 +165,7 @@ impl Nat {
                 return;
             };
             state.ports.end_hold(now_s);
-            let Assignment::Blocks { idle_release_s, .. } = instance.assignment else { return };
+            let Some(BlockRules { idle_release_s, .. }) = instance.assignment.blocks() else { return };
             if idle_release_s == 0 {
                 return;
             }

@@ -3,13 +3,14 @@
 //! [`Nat`] is one worker's engine. It owns all state of the subscribers that hash to its worker; all that workers share is a
 //! [`WorkerGroup`].
 //! `flow` says what a packet is, `engine` finds its session and rewrites it, `create` makes sessions, `expire` ends
-//! them, `errors` carries ICMP errors across, `manage` shows and deletes, `reconfigure` changes; `pool` and `blocks` give out ports, `directory` knows
+//! them, `errors` carries ICMP errors across, `manage` shows and deletes, `change` takes a new policy into force; `pool` and `blocks` give out ports, `directory` knows
 //! whose address is whose.
 #![forbid(unsafe_code)]
 
 mod adopt;
 mod ask;
 mod blocks;
+mod change;
 mod create;
 mod crossing;
 mod crossing6;
@@ -19,6 +20,7 @@ mod engine;
 mod errors;
 mod expire;
 mod flow;
+mod instances;
 mod line;
 mod manage;
 pub mod nat64;
@@ -38,6 +40,7 @@ mod told;
 mod way;
 
 pub use carrack_tables::Likely;
+pub use change::{Change, Withdrawal};
 pub use crossing::{Crossing, Crossings, common_state};
 pub use crossing6::{SIX_BYTES, SIX_GROWTH, SixCrossing, needs_no_cut};
 pub use deterministic::{Deterministic, Share};

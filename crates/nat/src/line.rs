@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use carrack_base::{InstanceId, Proto, VrfId};
+use carrack_base::{Proto, VrfId};
 use carrack_tables::KeyedHasher;
 
 use crate::flow::{Direction, Flow, Inside, hash_from_six, mapping_key, session_key};
@@ -40,7 +40,8 @@ pub struct Session {
     pub(crate) l3_delta: u16,
     /// The same for the transport checksum.
     pub(crate) l4_delta: u16,
-    pub(crate) instance: u16,
+    /// Of its instance, see `Slots`.
+    pub(crate) slot: u16,
     /// Second of the last packet that refreshed it.
     pub(crate) seen_s: u32,
     pub(crate) mapping: u32,
@@ -222,7 +223,7 @@ pub struct Mapping {
     pub(crate) outside_port: u16,
     pub(crate) inside_vrf: u16,
     pub(crate) outside_vrf: u16,
-    pub(crate) instance: u16,
+    pub(crate) slot: u16,
     /// Pool address it took its port from, or [`NO_ADDRESS`].
     pub(crate) address: u16,
     pub(crate) subscriber: u32,
@@ -319,7 +320,7 @@ pub struct Subscriber {
     /// IPv4 address; of an IPv6 subscriber 0, see `inside6`.
     pub(crate) inside_ip: u32,
     pub(crate) inside_vrf: u16,
-    pub(crate) instance: u16,
+    pub(crate) slot: u16,
     pub(crate) sessions: u32,
     /// By protocol: TCP, UDP, ICMP, other.
     pub(crate) mappings: [u32; 4],
@@ -343,7 +344,7 @@ impl Default for Subscriber {
         Self {
             inside_ip: 0,
             inside_vrf: 0,
-            instance: 0,
+            slot: 0,
             sessions: 0,
             mappings: [0; 4],
             address: NO_ADDRESS,
@@ -377,10 +378,6 @@ impl Subscriber {
     /// The same for rows and events.
     pub(crate) fn inside(&self) -> IpAddr {
         self.who().into()
-    }
-
-    pub(crate) fn instance(&self) -> InstanceId {
-        InstanceId(self.instance)
     }
 
     pub(crate) fn mapping_count(&self) -> u32 {

@@ -1,6 +1,6 @@
 //! What management does: walks, deletions, memory, reconfiguration (RFC 6888 REQ-10).
 
-use carrack_base::{InstanceId, Now, WorkerId};
+use carrack_base::{Now, WorkerId};
 
 use crate::engine::{Nat, idle_timeout_s};
 use crate::flow::{Direction, Flow, Inside};
@@ -16,14 +16,11 @@ pub struct Cursor(pub u32);
 
 impl Nat {
     fn session_row(&self, session: &Session, now_s: u32) -> SessionRow {
-        let timeout = self
-            .policy
-            .instances
-            .get(usize::from(session.instance))
-            .map_or(0, |i| idle_timeout_s(i, session));
+        let timeout =
+            self.policy.instances.get(self.slots.at(session.slot)).map_or(0, |i| idle_timeout_s(i, session));
         let idle_s = now_s.saturating_sub(session.seen_s);
         SessionRow {
-            instance: InstanceId(session.instance),
+            instance: self.slots.id(session.slot),
             proto: session.proto(),
             ip_proto: session.ip_proto,
             tcp: session.tcp(),
@@ -78,7 +75,7 @@ impl Nat {
         for _ in 0..lines {
             let Some((id, mapping)) = walk.next() else { return true };
             let row = MappingRow {
-                instance: InstanceId(mapping.instance),
+                instance: self.slots.id(mapping.slot),
                 proto: mapping.proto(),
                 inside: HostEndpoint { ip: self.tables.inside_of(mapping).into(), port: mapping.inside_port },
                 outside: mapping.outside(),
@@ -104,13 +101,13 @@ impl Nat {
         let mut walk = self.tables.subscribers.iter_from(cursor.0);
         for _ in 0..lines {
             let Some((id, subscriber)) = walk.next() else { return true };
-            let ports = self.states.get(usize::from(subscriber.instance)).map(|s| &s.ports);
+            let ports = self.states.get(self.slots.at(subscriber.slot)).map(|s| &s.ports);
             let mut blocks = [BlockRow::default(); BLOCKS_MAX];
             for (row, block) in blocks.iter_mut().zip(subscriber.blocks()) {
                 *row = ports.map_or_else(BlockRow::default, |p| p.block_row(*block));
             }
             let row = SubscriberRow {
-                instance: subscriber.instance(),
+                instance: self.slots.id(subscriber.slot),
                 inside: subscriber.inside(),
                 outside: ports.and_then(|p| p.ip_of(subscriber.address)),
                 sessions: subscriber.sessions,

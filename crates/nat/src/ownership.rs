@@ -54,7 +54,8 @@ impl WorkerGroup {
     pub(crate) fn block_map(&self, instance: &Instance) -> Arc<BlockMap> {
         let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
         maps.retain(|map| map.strong_count() > 0);
-        let living: Vec<Arc<BlockMap>> = maps.iter().filter_map(Weak::upgrade).collect();
+        let living = maps.iter().filter_map(Weak::upgrade).filter(|map| !map.is_withdrawn());
+        let living: Vec<Arc<BlockMap>> = living.collect();
         let layouts = layouts_of(instance);
         let same = |map: &&Arc<BlockMap>| {
             map.vrf == instance.outside_vrf.0 && map.layouts == layouts && map.ranges == ranges_of(instance)
@@ -132,7 +133,7 @@ struct AddressBlocks {
 
 impl AddressBlocks {
     fn new(pool: &Pool, instance: &Instance, layout: Layout, workers: u8) -> Self {
-        let Assignment::Blocks { size, .. } = instance.assignment else {
+        let Some(rules) = instance.assignment.blocks() else {
             let none = || Vec::new().into_boxed_slice();
             return Self { layout, first: 0, shift: 0, home: 1, owners: none(), free: Box::new([]) };
         };
@@ -142,8 +143,8 @@ impl AddressBlocks {
         let word = |at: u32| (0..64).filter(|bit| at * 64 + bit < blocks).fold(0, |w, bit| w | 1u64 << bit);
         Self {
             layout,
-            first: pool.port_first,
-            shift: size.max(1).trailing_zeros(),
+            first: instance.assignment.cut_range(pool).0,
+            shift: rules.size.max(1).trailing_zeros(),
             home: home as u16,
             owners: (0..blocks).map(|block| AtomicU8::new((block / home) as u8)).collect(),
             free: (0..blocks.div_ceil(64)).map(|at| AtomicU64::new(word(at))).collect(),
@@ -241,7 +242,16 @@ pub(crate) struct BlockMap {
     /// Maps that were in force when this one was made and share addresses with it; true when they cut an address
     /// otherwise.
     before: Vec<(Weak<BlockMap>, bool)>,
+    /// [`PREPARED`], [`IN_FORCE`] or [`WITHDRAWN`].
+    state: AtomicU8,
 }
+
+/// No worker gives out anything by it yet.
+const PREPARED: u8 = 0;
+/// Some worker does or did.
+const IN_FORCE: u8 = 1;
+/// No worker ever will.
+const WITHDRAWN: u8 = 2;
 
 impl BlockMap {
     fn new(instance: &Instance, layouts: Vec<Layout>, workers: u8, living: &[Arc<Self>]) -> Self {
@@ -275,11 +285,26 @@ impl BlockMap {
             before: before.map(|(map, (_, differs))| (Arc::downgrade(map), differs)).collect(),
             layouts,
             addresses,
+            state: AtomicU8::new(PREPARED),
         };
         for number in 0..this.addresses.len() {
             this.refresh(number as u16);
         }
         this
+    }
+
+    /// A worker begins to give out by it.
+    pub(crate) fn put_in_force(&self) {
+        let _ = self.state.compare_exchange(PREPARED, IN_FORCE, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// It will never be in force, unless it is already.
+    pub(crate) fn withdraw(&self) {
+        let _ = self.state.compare_exchange(PREPARED, WITHDRAWN, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        self.state.load(Ordering::Acquire) == WITHDRAWN
     }
 
     fn address(&self, number: u16) -> Option<&Arc<AddressBlocks>> {

@@ -67,7 +67,63 @@ pub enum Assignment {
     Deterministic {
         /// Ports of each subscriber.
         ports_per_subscriber: u16,
+        /// Ports for those who need more (RFC 7422 §2, step 4).
+        overflow: Option<Overflow>,
     },
+}
+
+/// The dynamic ports of a deterministic instance: the last ones of each outside address, given out by the block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Overflow {
+    /// Ports of each outside address; a multiple of the block's, fewer than the pool has.
+    pub ports: u16,
+    /// The blocks.
+    pub blocks: BlockRules,
+}
+
+/// How blocks are given out, see [`Assignment::Blocks`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockRules {
+    /// Ports in a block.
+    pub size: u16,
+    /// Most blocks a subscriber holds at once.
+    pub per_subscriber_max: u8,
+    /// Seconds an empty block stays with its subscriber.
+    pub idle_release_s: u32,
+}
+
+impl Assignment {
+    /// How blocks are given out, where any are.
+    #[must_use]
+    pub const fn blocks(&self) -> Option<BlockRules> {
+        match *self {
+            Self::Blocks { size, per_subscriber_max, idle_release_s } => {
+                Some(BlockRules { size, per_subscriber_max, idle_release_s })
+            }
+            Self::Deterministic { overflow: Some(Overflow { blocks, .. }), .. } => Some(blocks),
+            Self::Deterministic { overflow: None, .. } | Self::Arbitrary => None,
+        }
+    }
+
+    /// The ports of a pool that are the subscribers' own by the rule of RFC 7422; all of them without overflow.
+    pub(crate) fn last_of_shares(&self, pool: &Pool) -> u16 {
+        match self {
+            Self::Deterministic { overflow: Some(overflow), .. } => {
+                pool.port_last.saturating_sub(overflow.ports)
+            }
+            _ => pool.port_last,
+        }
+    }
+
+    /// First and last port of what is cut into blocks or slices.
+    pub(crate) fn cut_range(&self, pool: &Pool) -> (u16, u16) {
+        match self {
+            Self::Deterministic { overflow: Some(_), .. } => {
+                (self.last_of_shares(pool).saturating_add(1), pool.port_last)
+            }
+            _ => (pool.port_first, pool.port_last),
+        }
+    }
 }
 
 /// A set of outside addresses with one range of ports.
@@ -193,6 +249,17 @@ pub enum Logged {
     Sessions,
     /// Sessions with their remote endpoints (RFC 6888 REQ-12: not unless somebody must).
     Destinations,
+}
+
+impl StaticRule {
+    /// Is the address one that the rule leads to?
+    pub(crate) fn leads_to(&self, host: Inside) -> bool {
+        match (*self, host) {
+            (Self::OneToOne { inside, .. }, Inside::V4(ip)) => inside.contains(ip),
+            (Self::OneToOne { .. }, Inside::V6(_)) => false,
+            (Self::Forward { inside, .. }, host) => inside == host,
+        }
+    }
 }
 
 /// One NAT instance.

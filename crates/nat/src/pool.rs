@@ -36,14 +36,21 @@ const WELL_KNOWN_END: u16 = 1_024;
 pub(crate) struct Address {
     pub(crate) ip: u32,
     pub(crate) pool: PoolId,
-    pub(crate) maps: [PortMap; 3],
+    /// By protocol; none of a number that stands for no address, see [`Address::hole`].
+    pub(crate) maps: Option<[PortMap; 3]>,
+    /// Its number in the block map: its place among the pools' addresses.
+    pub(crate) in_map: u16,
     /// First port of this worker's slice, or of the first block.
     pub(crate) first: u16,
     /// Number of this worker's ports, those of the blocks at home here.
     pub(crate) ports: u32,
     /// Subscribers paired to it.
     pub(crate) subscribers: u32,
-    /// All blocks, whoever has them.
+    /// Ports before block 0, if it were in the range: fewer than a block has.
+    pub(crate) phase: u16,
+    /// Number of the first block in the range. So a block has the same number whatever the range is.
+    pub(crate) first_block: u16,
+    /// All blocks up to the last, whoever has them.
     pub(crate) blocks: Vec<Block>,
     /// Blocks at home with this worker.
     home_blocks: u32,
@@ -54,6 +61,29 @@ pub(crate) struct Address {
 }
 
 impl Address {
+    /// Stands for no address: its number is free.
+    pub(crate) fn hole() -> Self {
+        Self {
+            ip: 0,
+            pool: PoolId::default(),
+            maps: None,
+            in_map: NO_ADDRESS,
+            first: 0,
+            ports: 0,
+            subscribers: 0,
+            phase: 0,
+            first_block: 0,
+            blocks: Vec::new(),
+            home_blocks: 0,
+            claimed: 0,
+            held_blocks: 0,
+        }
+    }
+
+    fn map(&self, proto: Proto) -> Option<&PortMap> {
+        self.maps.as_ref()?.get(proto.index())
+    }
+
     fn last(&self) -> u16 {
         // Invariant: a share's ports lie within 16 bits.
         (u32::from(self.first) + self.ports.max(1) - 1) as u16
@@ -71,7 +101,10 @@ pub(crate) struct Allocated {
 /// Outside ports of one instance.
 #[derive(Debug)]
 pub(crate) struct Ports {
+    /// By number, which an address keeps over reloads.
     pub(crate) addresses: Vec<Address>,
+    /// Numbers of addresses in the order of the pools, as the block map has them.
+    pub(crate) by_map: Vec<u16>,
     pub(crate) worker: WorkerId,
     /// Which block is whose, and addresses by number.
     pub(crate) map: Arc<BlockMap>,
@@ -109,15 +142,18 @@ impl Ports {
         pages: PagePreference,
     ) -> Result<Self, ArenaError> {
         let count: usize = instance.pools.iter().flat_map(|p| &p.ranges).map(|r| r.count() as usize).sum();
-        let block_size = if let Assignment::Blocks { size, .. } = instance.assignment { size } else { 0 };
+        let block_size = instance.assignment.blocks().map_or(0, |blocks| blocks.size);
         // A block is held back whole; ports of deterministic and block mode stay with their subscriber, who may use
         // them again at once (RFC 6888 REQ-8b).
         let hold_s = if instance.assignment == Assignment::Arbitrary { instance.port_hold_s } else { 0 };
-        let arena_bytes = count.max(1) * 3 * PortMap::bytes_for(hold_s);
+        // With a hold time, or such that a reload can give it one.
+        let room_s = if instance.assignment == Assignment::Arbitrary { hold_s.max(1) } else { 0 };
+        let arena_bytes = count.max(1) * 3 * PortMap::bytes_for(room_s);
         let mut arena = Arena::new("nat-ports", arena_bytes, pages.for_small_tables())?;
         let map = group.block_map(instance);
         let mut this = Self {
             addresses: Vec::with_capacity(count),
+            by_map: (0..count as u32).map(|number| number as u16).collect(),
             worker,
             differing: map.before(true),
             sharing: map.before(false),
@@ -145,13 +181,15 @@ impl Ports {
             };
             for range in &pool.ranges {
                 for ip in range.first..=range.last {
-                    let maps = [
-                        PortMap::new(&mut arena, hold_s)?,
-                        PortMap::new(&mut arena, hold_s)?,
-                        PortMap::new(&mut arena, hold_s)?,
+                    let mut maps = [
+                        PortMap::new(&mut arena, room_s)?,
+                        PortMap::new(&mut arena, room_s)?,
+                        PortMap::new(&mut arena, room_s)?,
                     ];
+                    maps.iter_mut().for_each(|map| map.set_hold_s(hold_s, 0));
                     if block_size > 0 {
-                        this.push_blocks(ip, pool, maps, slices.units());
+                        let first = instance.assignment.cut_range(pool).0;
+                        this.push_blocks(ip, (pool, first), maps, slices.units());
                     } else {
                         this.push_address(ip, pool.id, maps, first, ports);
                     }
@@ -169,10 +207,13 @@ impl Ports {
         self.addresses.push(Address {
             ip,
             pool,
-            maps,
+            maps: Some(maps),
+            in_map: self.addresses.len() as u16,
             first,
             ports,
             subscribers: 0,
+            phase: 0,
+            first_block: 0,
             blocks: Vec::new(),
             home_blocks: 0,
             claimed: 0,
@@ -180,25 +221,39 @@ impl Ports {
         });
     }
 
-    fn push_blocks(&mut self, ip: u32, pool: &Pool, maps: [PortMap; 3], blocks: u32) {
+    fn push_blocks(&mut self, ip: u32, (pool, first): (&Pool, u16), maps: [PortMap; 3], blocks: u32) {
         let home_blocks = self.map.home_count(self.addresses.len() as u16, self.worker);
-        self.push_address(ip, pool.id, maps, pool.port_first, home_blocks * u32::from(self.block_size));
+        // Of a deterministic address all ports count, those of the shares too.
+        let ports = match &self.deterministic {
+            Some(_) => u32::from(pool.port_last - pool.port_first) + 1,
+            None => home_blocks * u32::from(self.block_size),
+        };
+        self.push_address(ip, pool.id, maps, pool.port_first, ports);
         if let Some(address) = self.addresses.last_mut() {
-            address.blocks = vec![Block::default(); blocks as usize];
+            let size = self.block_size.max(1);
+            (address.phase, address.first_block) = (first % size, first / size);
+            let blocks = usize::from(address.first_block) + blocks as usize;
+            address.blocks = vec![Block::default(); blocks];
             address.home_blocks = home_blocks;
         }
     }
 
     /// Number of a pool address.
     pub(crate) fn number_of(&self, ip: u32) -> Option<u16> {
-        self.map.number_of(ip)
+        self.by_map.get(usize::from(self.map.number_of(ip)?)).copied()
     }
 
     /// May ports be given out? Not while another worker may still work by a map that cuts an address otherwise: for
     /// the moment until a reload has reached all workers.
+    #[inline(always)]
     fn is_in_force(&mut self) -> bool {
+        (self.differing.is_empty() && self.refreshed >= self.by_map.len()) || self.comes_in_force()
+    }
+
+    #[cold]
+    fn comes_in_force(&mut self) -> bool {
         let gone = forget_gone(&mut self.differing);
-        if gone && self.refreshed < self.addresses.len() {
+        if gone && self.refreshed < self.by_map.len() {
             self.refresh();
         }
         gone
@@ -210,7 +265,7 @@ impl Ports {
         if !forget_gone(&mut self.sharing) {
             return;
         }
-        for _ in 0..REFRESHED_AT_ONCE.min(self.addresses.len() - self.refreshed) {
+        for _ in 0..REFRESHED_AT_ONCE.min(self.by_map.len() - self.refreshed) {
             self.map.refresh(self.refreshed as u16);
             self.refreshed += 1;
         }
@@ -246,7 +301,8 @@ impl Ports {
     /// Does a forward rule's port count here? Blocks may be anybody's, so every worker keeps the port from its
     /// subscribers; one counts it.
     fn is_counted(&self, address: u16, port: u16) -> bool {
-        self.block_size == 0 || self.map.is_home(address, port, self.worker)
+        let in_map = self.addresses.get(usize::from(address)).map_or(NO_ADDRESS, |home| home.in_map);
+        self.block_size == 0 || self.map.is_home(in_map, port, self.worker)
     }
 
     fn count_used(&mut self, proto: Proto, change: i64) {
@@ -257,7 +313,7 @@ impl Ports {
 
     /// May this worker come to give out the port?
     pub(crate) fn is_mine(&self, address: u16, port: u16) -> bool {
-        if self.block_size > 0 {
+        if self.block_size > 0 && self.deterministic.is_none() {
             return self.block_at(address, port).is_some();
         }
         let home = self.addresses.get(usize::from(address));
@@ -269,7 +325,7 @@ impl Ports {
     }
 
     pub(crate) fn bits(&mut self, address: u16, proto: Proto) -> Option<&mut PortMap> {
-        self.addresses.get_mut(usize::from(address))?.maps.get_mut(proto.index())
+        self.addresses.get_mut(usize::from(address))?.maps.as_mut()?.get_mut(proto.index())
     }
 
     /// Gives a port to a subscriber's inside port.
@@ -290,20 +346,24 @@ impl Ports {
         if !self.is_in_force() {
             return Err(Reason::NatPoolChanging);
         }
-        match instance.assignment {
-            Assignment::Blocks { per_subscriber_max, .. } => self.allocate_in_blocks(
-                instance,
-                per_subscriber_max,
-                line,
-                subscriber,
-                wish,
-                now_s,
-                rng,
-                events,
-            ),
-            Assignment::Arbitrary => self.allocate_anywhere(instance, subscriber, wish, now_s, rng, events),
-            Assignment::Deterministic { .. } => self.allocate_in_share(subscriber, wish, now_s, rng),
-        }
+        let most = match instance.assignment {
+            Assignment::Blocks { per_subscriber_max, .. } => per_subscriber_max,
+            Assignment::Arbitrary => {
+                return self.allocate_anywhere(instance, subscriber, wish, now_s, rng, events);
+            }
+            Assignment::Deterministic { overflow, .. } => {
+                let got = self.allocate_in_share(subscriber, wish, now_s, rng);
+                // RFC 7422 §2: only when his own ports are used up does a subscriber get a block of the dynamic range,
+                // which the block's event tells to the log.
+                match overflow {
+                    Some(overflow) if got == Err(Reason::NatPortsExhausted) => {
+                        overflow.blocks.per_subscriber_max
+                    }
+                    _ => return got,
+                }
+            }
+        };
+        self.allocate_in_blocks(instance, most, line, subscriber, wish, now_s, rng, events)
     }
 
     fn allocate_in_share(
@@ -351,10 +411,10 @@ impl Ports {
             // RFC 4787 REQ-2 and RFC 7857 §4: paired means paired; a full address refuses rather than splits.
             return self.take_any(subscriber.address, wish, now_s, rng).ok_or(Reason::NatPortsExhausted);
         }
-        let count = self.addresses.len();
+        let count = self.by_map.len();
         let start = rng.below(count);
         for step in 0..count.min(ADDRESS_TRIES_MAX) {
-            let address = ((start + step) % count) as u16;
+            let Some(address) = self.by_map.get((start + step) % count).copied() else { break };
             if let Some(allocated) = self.take_any(address, wish, now_s, rng) {
                 if paired {
                     self.bind(instance, subscriber, address, events);
@@ -422,7 +482,7 @@ impl Ports {
         let proto = wish.proto.index();
         loop {
             let home = self.addresses.get_mut(usize::from(address))?;
-            let port = take_port(home.maps.get_mut(proto)?, range.clone(), wish, now_s, rng)?;
+            let port = take_port(home.maps.as_mut()?.get_mut(proto)?, range.clone(), wish, now_s, rng)?;
             let ip = home.ip;
             if !self.is_forwarded(address, wish.proto as u8, port) {
                 self.count_used(wish.proto, 1);
@@ -438,7 +498,7 @@ impl Ports {
     pub(crate) fn prefetch_address(&self, address: u16, proto: Proto) {
         if let Some(home) = self.addresses.get(usize::from(address)) {
             carrack_tables::prefetch(&home.first);
-            home.maps.get(proto.index()).inspect(|map| carrack_tables::prefetch(*map));
+            home.map(proto).inspect(|map| carrack_tables::prefetch(*map));
         }
     }
 
@@ -446,7 +506,7 @@ impl Ports {
     #[inline]
     pub(crate) fn prefetch_port(&self, address: u16, proto: Proto, port: u16) {
         if let Some(home) = self.addresses.get(usize::from(address)) {
-            home.maps.get(proto.index()).inspect(|map| map.prefetch(port));
+            home.map(proto).inspect(|map| map.prefetch(port));
             if let Some(at) = self.block_at(address, port) {
                 home.blocks.get(usize::from(at.block)).inspect(|block| carrack_tables::prefetch(*block));
             }
@@ -458,7 +518,7 @@ impl Ports {
     pub(crate) fn prefetch_block(&self, at: crate::line::BlockRef, proto: Proto) {
         if let (Some(home), Some(range)) = (self.addresses.get(usize::from(at.address)), self.block_range(at))
         {
-            home.maps.get(proto.index()).inspect(|map| map.prefetch(*range.start()));
+            home.map(proto).inspect(|map| map.prefetch(*range.start()));
             home.blocks.get(usize::from(at.block)).inspect(|block| carrack_tables::prefetch(*block));
         }
     }
@@ -482,12 +542,12 @@ impl Ports {
 
     /// Does this worker watch how full the pools are? Blocks are everybody's: one is enough.
     pub(crate) fn watches_use(&self) -> bool {
-        self.block_size == 0 || self.worker == WorkerId(0)
+        self.block_size == 0 || self.deterministic.is_some() || self.worker == WorkerId(0)
     }
 
     /// Use in percent: of all workers' blocks in block mode, else of this worker's ports of the fullest protocol.
     pub(crate) fn percent_used(&self) -> u8 {
-        let (used, total) = if self.block_size > 0 {
+        let (used, total) = if self.block_size > 0 && self.deterministic.is_none() {
             (self.map.claimed(), self.map.total())
         } else {
             (self.used_most(), self.ports_total)
@@ -495,7 +555,9 @@ impl Ports {
         (used * 100).checked_div(total).unwrap_or(0).min(100) as u8
     }
 
-    pub(crate) fn row(&self, instance: &Instance, number: usize) -> Option<PoolRow> {
+    /// The row of the address at that place of the pools.
+    pub(crate) fn row(&self, instance: &Instance, place: usize) -> Option<PoolRow> {
+        let number = usize::from(*self.by_map.get(place)?);
         let address = self.addresses.get(number)?;
         let counted_elsewhere = |proto: usize| {
             let here =
@@ -503,7 +565,12 @@ impl Ports {
             here.filter(|f| !self.is_counted(f.0, f.2)).count() as u32
         };
         let used = |proto: usize| {
-            address.maps.get(proto).map_or(0, PortMap::used).saturating_sub(counted_elsewhere(proto))
+            address
+                .maps
+                .as_ref()
+                .and_then(|maps| maps.get(proto))
+                .map_or(0, PortMap::used)
+                .saturating_sub(counted_elsewhere(proto))
         };
         Some(PoolRow {
             instance: instance.id,
@@ -528,7 +595,7 @@ impl Ports {
     }
 
     pub(crate) fn address_count(&self) -> usize {
-        self.addresses.len()
+        self.by_map.len()
     }
 
     pub(crate) fn memory(&self) -> (u64, u64, u64, &'static str) {
@@ -603,7 +670,8 @@ fn forget_gone(maps: &mut Vec<Weak<BlockMap>>) -> bool {
     if maps.is_empty() {
         return true;
     }
-    while maps.last().is_some_and(|map| map.strong_count() == 0) {
+    let is_gone = |map: &Weak<BlockMap>| map.upgrade().is_none_or(|map| map.is_withdrawn());
+    while maps.last().is_some_and(is_gone) {
         maps.pop();
     }
     // What the last user did with the ports comes before what is done with them now.

@@ -1,257 +1,26 @@
-//! A new policy in force: what it still covers goes on untouched, the rest ends.
+//! What a new policy leaves as it is, and what it does not; the mappings of forward rules.
 
-use std::sync::Arc;
+use carrack_base::{Proto, Reason, VrfId, WorkerId};
 
-use carrack_base::{InstanceId, Now, Proto, Reason, VrfId, WorkerId};
-use carrack_tables::{ArenaError, Slab};
-
-use crate::directory::{Directory, is_exempt, one_to_one_of};
+use crate::directory::{is_exempt, one_to_one_of};
 use crate::engine::{InstanceState, Nat};
 use crate::flow::{Direction, Inside};
 use crate::line::{FORWARD, INDEPENDENT, Mapping, NO_ADDRESS, NONE, SIX, Session};
 use crate::nat64::Nat64;
-use crate::policy::{Assignment, Filtering, Instance, NatPolicy, Pooling, StaticRule};
-use crate::pool::held_ports_max;
+use crate::policy::{Assignment, Instance, NatPolicy, StaticRule};
 
 /// What becomes of one old instance.
-struct Change {
+#[derive(Debug)]
+pub(crate) struct Fate {
     /// Its number in the new policy; `None` when it is gone.
-    to: Option<usize>,
+    pub(crate) to: Option<usize>,
     /// Do sessions have to be looked at one by one? No when only timers, limits and the like changed.
-    reach_changed: bool,
+    pub(crate) reach_changed: bool,
 }
 
 impl Nat {
-    /// Takes a new policy into force. Sessions that it still covers go on untouched; the others end. Returns how many
-    /// ended. Instances are known by name. On error nothing has changed.
-    ///
-    /// # Errors
-    /// When memory for a changed pool cannot be had.
-    pub fn configure(&mut self, policy: Arc<NatPolicy>, now: Now) -> Result<u64, ArenaError> {
-        let old = self.policy.clone();
-        if *old == *policy && self.states.len() == policy.instances.len() {
-            self.policy = policy;
-            return Ok(0);
-        }
-        let changes = changes(&old, &policy);
-        let mut fresh: Vec<Option<InstanceState>> = Vec::with_capacity(policy.instances.len());
-        for (to, instance) in policy.instances.iter().enumerate() {
-            let before = changes.iter().position(|change| change.to == Some(to));
-            let before = before.and_then(|at| old.instances.get(at));
-            fresh.push(if before.is_some_and(|before| same_ports(before, instance)) {
-                None
-            } else {
-                Some(InstanceState::new(instance, self.worker, &self.group, self.pages)?)
-            });
-        }
-        if policy.instances.iter().any(|i| i.filtering.contains(&Filtering::AddressDependent)) {
-            self.tables.need_permissions()?;
-        }
-        if policy.instances.iter().any(|i| i.nat64.is_some()) {
-            self.tables.need_hosts()?;
-        }
-        // Timers, limits and the like look at no session here: a table of millions must not keep packets waiting.
-        let mut ended = 0;
-        if changes.iter().any(|change| change.reach_changed) {
-            ended = self.end_uncovered(&policy, &changes, &fresh, now.s());
-            self.end_changed_forwards(&policy, &changes);
-            self.leave_pools(&policy, &changes, &fresh, now.s());
-        }
-        self.directory = Directory::new(&policy, &self.group);
-        self.policy = policy;
-        self.take_states(&changes, fresh, now.s());
-        self.add_forwards(now.s());
-        let timeouts = old.instances.iter().map(|i| &i.timeouts);
-        self.renewal.start(timeouts.ne(self.policy.instances.iter().map(|i| &i.timeouts)));
-        self.renew_some(now.s());
-        Ok(ended)
-    }
-
-    /// Ends sessions that the new policy does not cover, by the old policy's states (which still hold their ports).
-    fn end_uncovered(
-        &mut self,
-        policy: &NatPolicy,
-        changes: &[Change],
-        fresh: &[Option<InstanceState>],
-        now_s: u32,
-    ) -> u64 {
-        let old = self.policy.clone();
-        let (mut cursor, mut ended) = (0, 0);
-        while let Some((id, session)) = next_live(&self.tables.sessions, cursor) {
-            cursor = id + 1;
-            let at = usize::from(session.instance);
-            let (Some(change), Some(before)) = (changes.get(at), old.instances.get(at)) else { continue };
-            if !change.reach_changed {
-                continue;
-            }
-            let covered = change.to.is_some_and(|to| {
-                let (Some(instance), Some(state)) = (policy.instances.get(to), fresh.get(to)) else {
-                    return false;
-                };
-                let endpoint_kept = match (state, self.states.get(at)) {
-                    (None, _) => true,
-                    (Some(new), Some(old)) => {
-                        let subscriber =
-                            self.directory.subscriber_of(InstanceId(session.instance), session.inside());
-                        new.ports.could_have_given(&session, subscriber, &old.ports)
-                    }
-                    (Some(_), None) => false,
-                };
-                covers(instance, &session, endpoint_kept, before)
-            });
-            if !covered {
-                self.end_session(id, now_s);
-                ended += 1;
-            }
-        }
-        ended
-    }
-
-    /// Subscribers of instances that serve them no more, or by other pools, give back what they cannot keep.
-    fn leave_pools(
-        &mut self,
-        policy: &NatPolicy,
-        changes: &[Change],
-        fresh: &[Option<InstanceState>],
-        now_s: u32,
-    ) {
-        let old = self.policy.clone();
-        let mut cursor = 0;
-        while let Some((id, subscriber)) = next_live(&self.tables.subscribers, cursor) {
-            cursor = id + 1;
-            let at = subscriber.instance().index();
-            let (Some(change), Some(before)) = (changes.get(at), old.instances.get(at)) else { continue };
-            let served = change.to.and_then(|to| policy.instances.get(to)).is_some_and(|instance| {
-                instance.inside_vrf.0 == subscriber.inside_vrf && serves(instance, before, subscriber.who())
-            });
-            let new = change.to.and_then(|to| fresh.get(to)).and_then(Option::as_ref).filter(|_| served);
-            if served && new.is_none() {
-                continue;
-            }
-            let Self { tables, states, events, .. } = self;
-            let (Some(line), Some(state)) = (tables.subscribers.get_mut(id), states.get_mut(at)) else {
-                continue;
-            };
-            let mut send = |event| {
-                events.push(event);
-            };
-            for block in subscriber.blocks() {
-                if new.is_none_or(|new| new.ports.block_like(&state.ports, *block).is_none()) {
-                    state.ports.release_block(before, line, *block, now_s, &mut send);
-                }
-            }
-            let ip = state.ports.ip_of(line.address);
-            let paired = change.to.and_then(|to| policy.instances.get(to)).map(|i| i.pooling);
-            let keeps = |new: &InstanceState| ip.is_some_and(|ip| new.ports.number_of(ip).is_some());
-            if paired != Some(Pooling::Paired) || !new.is_some_and(keeps) {
-                state.ports.unbind(before, line, &mut send);
-            }
-            if line.is_unused() {
-                tables.remove_subscriber(id);
-            }
-        }
-    }
-
-    /// Removes mappings of forward rules that are gone or changed. Their sessions have ended.
-    fn end_changed_forwards(&mut self, policy: &NatPolicy, changes: &[Change]) {
-        let mut cursor = 0;
-        while let Some((id, mapping)) = next_live(&self.tables.mappings, cursor) {
-            cursor = id + 1;
-            let to = changes.get(usize::from(mapping.instance)).and_then(|change| change.to);
-            let inside = self.tables.inside_of(&mapping);
-            let via = self.tables.host(mapping.inside_ip).filter(|_| mapping.is_six()).map(|host| host.via);
-            let kept = to
-                .and_then(|to| policy.instances.get(to))
-                .is_some_and(|i| is_forward_of(i, &mapping, inside) && via == via_of(i, inside));
-            if mapping.flags & FORWARD != 0 && !kept && mapping.sessions == 0 {
-                self.tables.remove_mapping(id);
-            }
-        }
-    }
-
-    /// Puts the states in the new order; new port tables take over from those they replace.
-    fn take_states(&mut self, changes: &[Change], fresh: Vec<Option<InstanceState>>, now_s: u32) {
-        let policy = self.policy.clone();
-        let mut old: Vec<Option<InstanceState>> =
-            std::mem::take(&mut self.states).into_iter().map(Some).collect();
-        let from = |to: usize| changes.iter().position(|change| change.to == Some(to));
-        // Old tables that were replaced, by the number of their successor.
-        let mut replaced: Vec<Option<InstanceState>> = Vec::new();
-        for (to, state) in fresh.into_iter().enumerate() {
-            let before = from(to).and_then(|at| old.get_mut(at)).and_then(Option::take);
-            match (state, before) {
-                (Some(mut state), mut before) => {
-                    if let Some(before) = &mut before {
-                        state.ports.adopt_addresses(&mut before.ports, now_s);
-                    }
-                    self.states.push(state);
-                    replaced.push(before);
-                }
-                (None, Some(before)) => {
-                    self.states.push(before);
-                    replaced.push(None);
-                }
-                // Invariant: without a new state there is an old one, of the same name.
-                (None, None) => debug_assert!(false, "an instance without state"),
-            }
-        }
-        let moved = changes.iter().enumerate().any(|(at, change)| change.to != Some(at));
-        if moved || replaced.iter().any(Option::is_some) {
-            self.renumber(changes, &mut replaced, &policy, now_s);
-        }
-        for ((state, before), instance) in self.states.iter_mut().zip(&replaced).zip(&policy.instances) {
-            state.ports.held_ports_max = held_ports_max(instance, &self.group);
-            if before.is_some() {
-                state.ports.settle();
-            }
-        }
-    }
-
-    /// Gives subscribers and mappings the numbers of their instance and pool address in the new policy.
-    fn renumber(
-        &mut self,
-        changes: &[Change],
-        replaced: &mut [Option<InstanceState>],
-        policy: &NatPolicy,
-        now_s: u32,
-    ) {
-        let Self { tables, states, .. } = self;
-        let mut cursor = 0;
-        while let Some((id, line)) = next_live(&tables.subscribers, cursor) {
-            cursor = id + 1;
-            let to = changes.get(usize::from(line.instance)).and_then(|change| change.to);
-            let (Some(to), Some(subscriber)) = (to, tables.subscribers.get_mut(id)) else { continue };
-            subscriber.instance = to as u16;
-            if let (Some(Some(before)), Some(state)) = (replaced.get_mut(to), states.get_mut(to)) {
-                let paired = policy.instances.get(to).is_some_and(|i| i.pooling == Pooling::Paired);
-                state.ports.adopt_subscriber(&mut before.ports, id, subscriber, paired);
-            }
-        }
-        let mut cursor = 0;
-        while let Some((id, line)) = next_live(&tables.mappings, cursor) {
-            cursor = id + 1;
-            let to = changes.get(usize::from(line.instance)).and_then(|change| change.to);
-            let (Some(to), Some(mapping)) = (to, tables.mappings.get_mut(id)) else { continue };
-            mapping.instance = to as u16;
-            if replaced.get(to).is_some_and(Option::is_some)
-                && !mapping.is_static()
-                && let Some(state) = states.get_mut(to)
-            {
-                state.ports.adopt_mapping(mapping, now_s);
-            }
-        }
-        let mut cursor = 0;
-        while let Some((id, line)) = next_live(&tables.sessions, cursor) {
-            cursor = id + 1;
-            let to = changes.get(usize::from(line.instance)).and_then(|change| change.to);
-            if let (Some(to), Some(session)) = (to, tables.sessions.get_mut(id)) {
-                session.instance = to as u16;
-            }
-        }
-    }
-
     /// Makes the mappings of forward rules, each on the worker that owns its inside address.
-    fn add_forwards(&mut self, now_s: u32) {
+    pub(crate) fn add_forwards(&mut self, now_s: u32) {
         self.forwards_missing = false;
         let policy = self.policy.clone();
         for instance in &policy.instances {
@@ -316,7 +85,7 @@ impl Nat {
             outside_port: outside.1,
             inside_vrf: instance.inside_vrf.0,
             outside_vrf: instance.outside_vrf.0,
-            instance: instance.id.0,
+            slot: self.slots.of(instance.id),
             address: NO_ADDRESS,
             subscriber: NONE,
             sessions: 0,
@@ -347,7 +116,8 @@ impl Nat {
 
     /// Forward rules that found the mapping table full are tried again each second, until all have their mapping.
     pub(crate) fn retry_forwards(&mut self) {
-        if !std::mem::take(&mut self.forwards_missing) {
+        // A change under way has done away with those it has no use for.
+        if self.transition.is_some() || !std::mem::take(&mut self.forwards_missing) {
             return;
         }
         let policy = self.policy.clone();
@@ -366,13 +136,8 @@ impl Nat {
     }
 }
 
-/// A copy of the first live line from the cursor on.
-fn next_live<T: Copy + Default>(slab: &Slab<T>, cursor: u32) -> Option<(u32, T)> {
-    slab.iter_from(cursor).next().map(|(id, line)| (id, *line))
-}
-
 /// What becomes of each old instance; every new one is the successor of one at most.
-fn changes(old: &NatPolicy, policy: &NatPolicy) -> Vec<Change> {
+pub(crate) fn fates(old: &NatPolicy, policy: &NatPolicy) -> Vec<Fate> {
     let mut taken = vec![false; policy.instances.len()];
     let mut all = Vec::with_capacity(old.instances.len());
     for before in &old.instances {
@@ -385,7 +150,7 @@ fn changes(old: &NatPolicy, policy: &NatPolicy) -> Vec<Change> {
         if let Some(place) = to.and_then(|to| taken.get_mut(to)) {
             *place = true;
         }
-        all.push(Change { to, reach_changed });
+        all.push(Fate { to, reach_changed });
     }
     all
 }
@@ -401,7 +166,7 @@ fn reach_changed(before: &Instance, after: &Instance) -> bool {
 }
 
 /// Do the two give out the same ports, so that the port tables can stay?
-fn same_ports(before: &Instance, after: &Instance) -> bool {
+pub(crate) fn same_ports(before: &Instance, after: &Instance) -> bool {
     before.assignment == after.assignment
         && before.port_hold_s == after.port_hold_s
         && before.pooling == after.pooling
@@ -414,7 +179,7 @@ fn same_ports(before: &Instance, after: &Instance) -> bool {
 }
 
 /// Would the new instance let this session be as it is?
-fn covers(instance: &Instance, session: &Session, endpoint_kept: bool, before: &Instance) -> bool {
+pub(crate) fn covers(instance: &Instance, session: &Session, endpoint_kept: bool, before: &Instance) -> bool {
     let same_vrfs =
         instance.inside_vrf.0 == session.inside_vrf && instance.outside_vrf.0 == session.outside_vrf;
     // A session with an address that was exempt before was opened from there, by the mapping; it goes on.
@@ -454,7 +219,7 @@ fn is_taken_by_forward(instance: &Instance, session: &Session) -> bool {
 }
 
 /// Does the instance still serve this inside address, as part of the same subscriber?
-fn serves(instance: &Instance, before: &Instance, inside: Inside) -> bool {
+pub(crate) fn serves(instance: &Instance, before: &Instance, inside: Inside) -> bool {
     match inside {
         Inside::V4(ip) => instance.subscribers.iter().any(|prefix| prefix.contains(ip)),
         Inside::V6(ip) => {
@@ -467,7 +232,7 @@ fn serves(instance: &Instance, before: &Instance, inside: Inside) -> bool {
 }
 
 /// The prefix that an inside host of a forward rule sees its peers by.
-fn via_of(instance: &Instance, inside: Inside) -> Option<u16> {
+pub(crate) fn via_of(instance: &Instance, inside: Inside) -> Option<u16> {
     match inside {
         Inside::V4(_) => None,
         Inside::V6(_) => instance.nat64.as_ref()?.prefixes.first().map(|entry| entry.via),
@@ -489,7 +254,7 @@ fn is_forward(instance: &Instance, proto: Proto, outside: (u32, u16), inside: (I
     })
 }
 
-fn is_forward_of(instance: &Instance, mapping: &Mapping, inside: Inside) -> bool {
+pub(crate) fn is_forward_of(instance: &Instance, mapping: &Mapping, inside: Inside) -> bool {
     instance.inside_vrf.0 == mapping.inside_vrf
         && instance.outside_vrf.0 == mapping.outside_vrf
         && is_forward(

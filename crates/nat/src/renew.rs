@@ -46,7 +46,7 @@ impl Nat {
             };
             let line = *line;
             self.renewal.cursor = id + 1;
-            let Some(instance) = self.policy.instances.get(usize::from(line.instance)) else { continue };
+            let Some(instance) = self.policy.instances.get(self.slots.at(line.slot)) else { continue };
             let refresh = instance.inbound_refresh.get(line.proto().index()).copied().unwrap_or(true);
             let hairpin = self.directory.outside(VrfId(line.outside_vrf), line.remote_ip).is_some();
             if let Some(session) = self.tables.sessions.get_mut(id) {

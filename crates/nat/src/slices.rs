@@ -21,11 +21,12 @@ impl Slices {
     /// How the ports of a pool are cut for so many workers.
     #[must_use]
     pub fn of(pool: &Pool, assignment: Assignment, workers: u8) -> Self {
-        let unit = if let Assignment::Blocks { size, .. } = assignment { u32::from(size).max(1) } else { 1 };
-        let units = (u32::from(pool.port_last.saturating_sub(pool.port_first)) + 1) / unit;
+        let unit = assignment.blocks().map_or(1, |blocks| u32::from(blocks.size).max(1));
+        let (first, last) = assignment.cut_range(pool);
+        let units = (u32::from(last.saturating_sub(first)) + 1) / unit;
         let workers = workers.max(1);
         let slice = units.div_ceil(u32::from(workers)).max(1) * unit;
-        Self { first: pool.port_first, last: pool.port_last, slice, unit, workers }
+        Self { first, last, slice, unit, workers }
     }
 
     /// Whose port it is; worker 0 gets all ports outside the range (static forwards are found there).

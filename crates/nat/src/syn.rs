@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use carrack_base::VrfId;
+use carrack_base::{BURST_PACKETS_MAX, VrfId};
 use carrack_tables::{Arena, ArenaError, Index, KeyedHasher, PagePreference, Slab};
 
 use crate::flow::{Direction, Flow};
@@ -25,6 +25,12 @@ struct Held {
 impl Default for Held {
     fn default() -> Self {
         Self { key: [0; 2], due_s: 0, vrf: 0, len: 0, bytes: [0; KEPT_BYTES] }
+    }
+}
+
+impl Held {
+    fn packet(&self) -> OverdueSyn {
+        OverdueSyn { vrf: VrfId(self.vrf), len: self.len, bytes: self.bytes }
     }
 }
 
@@ -64,6 +70,8 @@ pub(crate) struct SynTable {
     /// Lines in order of arrival; `true` while the line still waits.
     order: VecDeque<(u32, u32)>,
     capacity: usize,
+    /// Absorbed ones that nobody has looked at yet; those beyond its room are not kept.
+    pub(crate) absorbed: VecDeque<OverdueSyn>,
 }
 
 impl SynTable {
@@ -77,6 +85,7 @@ impl SynTable {
             hasher,
             order: VecDeque::with_capacity(capacity),
             capacity,
+            absorbed: VecDeque::with_capacity(BURST_PACKETS_MAX),
         })
     }
 
@@ -119,6 +128,9 @@ impl SynTable {
         }
         let key = crate::flow::session_key(outside, remote, vrf, carrack_base::Proto::Tcp, Direction::In);
         let Some(id) = self.find(key) else { return false };
+        if let Some(held) = self.lines.get(id).filter(|_| self.absorbed.len() < self.absorbed.capacity()) {
+            self.absorbed.push_back(held.packet());
+        }
         self.remove(id, key);
         true
     }
@@ -139,7 +151,7 @@ impl SynTable {
                 continue;
             };
             self.remove(id, held.key);
-            return Some(OverdueSyn { vrf: VrfId(held.vrf), len: held.len, bytes: held.bytes });
+            return Some(held.packet());
         }
         None
     }

@@ -1,6 +1,6 @@
 //! The tables of one worker and the operations that keep lines, index entries and counts together.
 
-use carrack_base::{InstanceId, Proto, Reason, VrfId};
+use carrack_base::{Proto, Reason, VrfId};
 use carrack_tables::{Arena, ArenaError, Deadlines, Index, KeyedHasher, PageKind, PagePreference, Slab};
 
 use crate::flow::{Direction, Flow, Inside, host_hash, session_hash, subscriber_hash};
@@ -28,7 +28,6 @@ pub(crate) struct Tables {
     /// Entries that found no room after all.
     pub(crate) unentered: u64,
     capacity: Capacity,
-    page_preference: PagePreference,
     pages: PageKind,
     arena_bytes: usize,
 }
@@ -56,6 +55,32 @@ pub(crate) struct Hosts {
 pub(crate) struct Permissions {
     pub(crate) lines: Slab<Permission>,
     pub(crate) index: Index,
+}
+
+impl Hosts {
+    fn bytes_for(capacity: Capacity) -> usize {
+        let lines = capacity.hosts.max(1) as usize;
+        Slab::<Host>::bytes_for(lines) + Index::bytes_for(lines)
+    }
+
+    pub(crate) fn new(capacity: Capacity, pages: PagePreference) -> Result<Self, ArenaError> {
+        let lines = capacity.hosts.max(1) as usize;
+        let mut arena = Arena::new("nat-hosts", Self::bytes_for(capacity), pages)?;
+        Ok(Self { lines: Slab::new(&mut arena, lines)?, index: Index::new(&mut arena, lines)? })
+    }
+}
+
+impl Permissions {
+    fn bytes_for(capacity: Capacity) -> usize {
+        let lines = capacity.sessions as usize;
+        Slab::<Permission>::bytes_for(lines) + Index::bytes_for(lines)
+    }
+
+    pub(crate) fn new(capacity: Capacity, pages: PagePreference) -> Result<Self, ArenaError> {
+        let lines = capacity.sessions as usize;
+        let mut arena = Arena::new("nat-permissions", Self::bytes_for(capacity), pages)?;
+        Ok(Self { lines: Slab::new(&mut arena, lines)?, index: Index::new(&mut arena, lines)? })
+    }
 }
 
 impl Tables {
@@ -94,38 +119,30 @@ impl Tables {
             pending: Vec::with_capacity(PENDING_MAX),
             unentered: 0,
             capacity,
-            page_preference: pages.for_small_tables(),
             pages: arena.page_kind(),
             arena_bytes,
         })
     }
 
-    /// Makes room for permissions; done at (re)configuration when an instance filters by address.
-    pub(crate) fn need_permissions(&mut self) -> Result<(), ArenaError> {
-        if self.permissions.is_some() {
-            return Ok(());
-        }
-        let lines = self.capacity.sessions as usize;
-        let bytes = Slab::<Permission>::bytes_for(lines) + Index::bytes_for(lines);
-        let mut arena = Arena::new("nat-permissions", bytes, self.page_preference)?;
-        self.permissions =
-            Some(Permissions { lines: Slab::new(&mut arena, lines)?, index: Index::new(&mut arena, lines)? });
-        self.arena_bytes += bytes;
-        Ok(())
+    /// Sizes, as configured.
+    pub(crate) const fn capacity(&self) -> Capacity {
+        self.capacity
     }
 
-    /// Makes room for IPv6 hosts; done at (re)configuration when an instance translates from IPv6.
-    pub(crate) fn need_hosts(&mut self) -> Result<(), ArenaError> {
-        if self.hosts.is_some() {
-            return Ok(());
+    /// Takes what a change brings, unless it is there already; then what it brought stays with it.
+    pub(crate) fn take_extra(&mut self, permissions: &mut Option<Permissions>, hosts: &mut Option<Hosts>) {
+        if self.permissions.is_none()
+            && let Some(fresh) = permissions.take()
+        {
+            self.arena_bytes += Permissions::bytes_for(self.capacity);
+            self.permissions = Some(fresh);
         }
-        let lines = self.capacity.hosts.max(1) as usize;
-        let bytes = Slab::<Host>::bytes_for(lines) + Index::bytes_for(lines);
-        let mut arena = Arena::new("nat-hosts", bytes, self.page_preference)?;
-        self.hosts =
-            Some(Hosts { lines: Slab::new(&mut arena, lines)?, index: Index::new(&mut arena, lines)? });
-        self.arena_bytes += bytes;
-        Ok(())
+        if self.hosts.is_none()
+            && let Some(fresh) = hosts.take()
+        {
+            self.arena_bytes += Hosts::bytes_for(self.capacity);
+            self.hosts = Some(fresh);
+        }
     }
 
     /// The line of an IPv6 address as seen by a NAT64 prefix.
@@ -237,19 +254,15 @@ impl Tables {
         Ok(())
     }
 
+    #[inline(always)]
     pub(crate) fn find_subscriber(&self, who: Inside, vrf: VrfId) -> Option<u32> {
         self.subscriber_index.find(subscriber_hash(&self.hasher, who, vrf), |id| {
             self.subscribers.get(id).is_some_and(|line| line.who() == who && line.inside_vrf == vrf.0)
         })
     }
 
-    pub(crate) fn add_subscriber(
-        &mut self,
-        who: Inside,
-        vrf: VrfId,
-        instance: InstanceId,
-    ) -> Result<u32, Reason> {
-        let mut line = Subscriber { inside_vrf: vrf.0, instance: instance.0, ..Subscriber::default() };
+    pub(crate) fn add_subscriber(&mut self, who: Inside, vrf: VrfId, slot: u16) -> Result<u32, Reason> {
+        let mut line = Subscriber { inside_vrf: vrf.0, slot, ..Subscriber::default() };
         line.set_who(who);
         let id = self.subscribers.alloc(line).ok_or(Reason::NatSubscriberTableFull)?;
         let hash = subscriber_hash(&self.hasher, who, vrf);

@@ -1,7 +1,7 @@
 //! Telling the log of single mappings and sessions, for instances that ask for it. A line says itself whether its beginning
 //! was told, so that its end is, whatever the policy asks for by then.
 
-use carrack_base::{InstanceId, Proto};
+use carrack_base::Proto;
 use carrack_wire::ipv4::protocol;
 
 use crate::engine::Nat;
@@ -32,7 +32,7 @@ impl Nat {
         let inside = HostEndpoint { ip: self.tables.inside_of(mapping).into(), port: mapping.inside_port };
         self.events.push(NatEvent::Translation {
             change,
-            instance: InstanceId(mapping.instance),
+            instance: self.slots.id(mapping.slot),
             protocol: ip_number(mapping.proto()),
             inside,
             outside: mapping.outside(),
@@ -58,7 +58,7 @@ impl Nat {
         let remote6 = remote.filter(|_| session.is_six()).map(|_| self.way_of(session).remote6().into());
         self.events.push(NatEvent::Translation {
             change,
-            instance: InstanceId(session.instance),
+            instance: self.slots.id(session.slot),
             protocol: if session.proto() == Proto::Other {
                 session.ip_proto
             } else {

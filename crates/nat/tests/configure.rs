@@ -137,7 +137,7 @@ fn other_assignment_starts_anew() {
     for assignment in [
         blocks(64),
         blocks(32),
-        Assignment::Deterministic { ports_per_subscriber: 16 },
+        Assignment::Deterministic { ports_per_subscriber: 16, overflow: None },
         Assignment::Arbitrary,
     ] {
         fill(&mut w, 60);

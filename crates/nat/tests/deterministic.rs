@@ -3,7 +3,7 @@
 mod common;
 
 use carrack_base::Reason;
-use carrack_nat::policy::{Assignment, Instance};
+use carrack_nat::policy::{Assignment, BlockRules, Instance, Overflow};
 use carrack_nat::row::NatEvent;
 use carrack_nat::{Deterministic, Inside};
 use common::*;
@@ -12,7 +12,7 @@ fn deterministic(ports: u16) -> Instance {
     instance_with(|i| {
         i.subscribers = vec![net("10.0.0.0/24"), net("10.9.0.0/26")];
         i.pools = vec![pool(0, &["192.0.2.0/29", "203.0.113.9"], 1_024, 65_535)];
-        i.assignment = Assignment::Deterministic { ports_per_subscriber: ports };
+        i.assignment = Assignment::Deterministic { ports_per_subscriber: ports, overflow: None };
     })
 }
 
@@ -90,6 +90,83 @@ fn ports_of_an_address_are_counted_once_for_all_workers() {
         w.udp_out("10.0.0.1:1", "198.51.100.1:1").unwrap();
         check::invariants(&mut w);
     }
+}
+
+fn overflowing() -> Instance {
+    instance_with(|i| {
+        i.subscribers = vec![net("10.0.0.0/25")];
+        i.pools = vec![pool(0, &["192.0.2.0/30"], 1_024, 65_535)];
+        let blocks = BlockRules { size: 64, per_subscriber_max: 2, idle_release_s: 60 };
+        let overflow = Some(Overflow { ports: 8_192, blocks });
+        i.assignment = Assignment::Deterministic { ports_per_subscriber: 100, overflow };
+    })
+}
+
+/// RFC 7422 §2: the subscriber's own ports as long as there are any, then a block of the dynamic range of the same
+/// address, which is logged; when he needs it no more it goes back, and after its hold time to others.
+#[test]
+fn who_needs_more_gets_a_logged_block_of_the_overflow_range() {
+    for workers in [1, 3] {
+        let it = overflowing();
+        let function = Deterministic::of(&it).unwrap();
+        let mut w = World::new(vec![it.clone()], workers, SMALL);
+        let (host, mut blocks) = (addr("10.0.0.9"), vec![]);
+        let share = function.share(Inside::V4(host)).unwrap();
+        for port in 1..=228_u16 {
+            let outside = w.udp_out(&format!("10.0.0.9:{port}"), "198.51.100.1:1").unwrap();
+            assert_eq!(outside.ip, share.outside);
+            assert_eq!(w.udp_in("198.51.100.1:1", outside), Ok(e(&format!("10.0.0.9:{port}"))));
+            let own = (share.first..=share.last).contains(&outside.port);
+            assert_eq!(own, port <= 100, "{port}: {outside:?}");
+            assert_eq!(function.inverse(outside.ip, outside.port), own.then_some(Inside::V4(host)));
+            assert!(own || outside.port >= 57_344);
+        }
+        assert_eq!(w.udp_out("10.0.0.9:229", "198.51.100.1:1"), Err(Reason::NatBlockLimit));
+        check::invariants(&mut w);
+        w.take_events();
+        for event in &w.events {
+            if let NatEvent::BlockAllocated { inside, block, .. } = event {
+                assert_eq!((*inside, block.ip), (std::net::Ipv4Addr::from(host).into(), share.outside));
+                blocks.push((block.first, block.last));
+            }
+        }
+        assert!(blocks.len() == 2 && blocks.iter().all(|(first, last)| last - first == 63), "{blocks:?}");
+        // Another one of the same address gets others.
+        let other = (0..128)
+            .map(|n| addr("10.0.0.0") + n)
+            .find(|ip| *ip != host && function.share(Inside::V4(*ip)).unwrap().outside == share.outside);
+        let other = std::net::Ipv4Addr::from(other.unwrap());
+        for port in 1..=164 {
+            let outside = w.udp_out(&format!("{other}:{port}"), "198.51.100.1:1").unwrap();
+            assert!(!blocks.iter().any(|(first, last)| (*first..=*last).contains(&outside.port)));
+        }
+        check::invariants(&mut w);
+        w.wait(301 + 62 + 125);
+        let released = w.events.iter().filter(|e| matches!(e, NatEvent::BlockReleased { .. })).count();
+        assert_eq!(released, 3);
+        check::empty(&mut w);
+    }
+}
+
+/// A reload that leaves the overflow range as it is leaves its sessions; another range ends them, and only them.
+#[test]
+fn overflow_blocks_survive_a_reload_that_leaves_them_alone() {
+    let mut w = world(overflowing());
+    let outside: Vec<_> =
+        (1..=150).map(|n| w.udp_out(&format!("10.0.0.9:{n}"), "198.51.100.1:1").unwrap()).collect();
+    let mut more = overflowing();
+    more.pools.push(pool(1, &["203.0.113.0/30"], 1_024, 65_535));
+    assert_eq!(w.configure(vec![more]), 0);
+    check::invariants(&mut w);
+    for (n, outside) in outside.iter().enumerate() {
+        assert_eq!(w.udp_in("198.51.100.1:1", *outside), Ok(e(&format!("10.0.0.9:{}", n + 1))));
+    }
+    let mut none = overflowing();
+    none.assignment = Assignment::Deterministic { ports_per_subscriber: 100, overflow: None };
+    assert_eq!(w.configure(vec![none]), 150, "blocks and none are not alike");
+    check::invariants(&mut w);
+    w.wait(301 + 125);
+    check::empty(&mut w);
 }
 
 /// `nat-pool-exhausted`: a subscriber behind the end of the pool has no share.

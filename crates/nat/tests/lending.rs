@@ -156,7 +156,7 @@ fn nothing_is_given_out_until_all_workers_cut_the_ports_alike() {
     let kinds = [
         Assignment::Blocks { size: 128, per_subscriber_max: 4, idle_release_s: 0 },
         Assignment::Arbitrary,
-        Assignment::Deterministic { ports_per_subscriber: 16 },
+        Assignment::Deterministic { ports_per_subscriber: 16, overflow: None },
     ];
     for assignment in kinds {
         let mut w = World::new(vec![instance()], 2, SMALL);

@@ -380,7 +380,7 @@ fn deterministic_ports_are_a_function_of_the_site() {
         i.subscribers.clear();
         let nat64 = i.nat64.as_mut().unwrap();
         (nat64.subscribers, nat64.subscriber_len) = (vec!["2001:db8:0:1000::/60".parse().unwrap()], 64);
-        i.assignment = Assignment::Deterministic { ports_per_subscriber: 1_000 };
+        i.assignment = Assignment::Deterministic { ports_per_subscriber: 1_000, overflow: None };
     }));
     let function = carrack_nat::Deterministic::of(&w.policy.instances[0]).unwrap();
     for site in 0..16 {

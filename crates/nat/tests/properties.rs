@@ -66,7 +66,7 @@ fn policy(which: u8) -> Instance {
                 i.pooling = Pooling::Arbitrary;
             }
             4 => {
-                i.assignment = Assignment::Deterministic { ports_per_subscriber: 32 };
+                i.assignment = Assignment::Deterministic { ports_per_subscriber: 32, overflow: None };
                 i.subscribers = vec![net("10.0.0.0/28")];
             }
             _ => {

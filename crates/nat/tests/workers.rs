@@ -16,7 +16,7 @@ fn kinds() -> Vec<Instance> {
         with(Assignment::Blocks { size: 512, per_subscriber_max: 4, idle_release_s: 0 }),
         Instance {
             subscribers: vec![net("10.0.0.0/25")],
-            ..with(Assignment::Deterministic { ports_per_subscriber: 30 })
+            ..with(Assignment::Deterministic { ports_per_subscriber: 30, overflow: None })
         },
     ]
 }

@@ -277,7 +277,8 @@ pub fn modes(instance: &Instance) -> Vec<Instance> {
         .map(|size| with(Assignment::Blocks { size, per_subscriber_max, idle_release_s }, Logged::Blocks));
     let singles = [Logged::Mappings, Logged::Sessions, Logged::Destinations]
         .map(|logged| with(Assignment::Arbitrary, logged));
-    let computed = with(Assignment::Deterministic { ports_per_subscriber: 512 }, Logged::Blocks);
+    let computed =
+        with(Assignment::Deterministic { ports_per_subscriber: 512, overflow: None }, Logged::Blocks);
     std::iter::once(computed).chain(blocks).chain(singles).collect()
 }
 

@@ -135,6 +135,7 @@ impl Inner {
         Ok(())
     }
 
+    /// RFC 7422 §3: what ports were whose can be computed only from the configuration of the time.
     fn keep_config(&self, config: &Config, generation: u64, unix_ms: u64) {
         if let Some(store) = &self.store {
             store.configured(config.text(), generation, unix_ms);

@@ -1,7 +1,6 @@
 //! What a worker does between bursts: commands, packets from elsewhere, time.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use carrack_base::{IfIndex, Now, Reason};
 use carrack_frame::FramePool;
@@ -11,8 +10,6 @@ use carrack_wire::ipv4::Ipv4View;
 
 use crate::burst::Meta;
 use crate::mailbox::{CapturePoint, Command, Event, NatNews};
-use crate::plan::Plan;
-use crate::policer::Buckets;
 use crate::worker::Worker;
 
 /// Commands taken between two bursts.
@@ -36,6 +33,7 @@ impl Worker {
             self.take_ready_fragments(now, pool);
         }
         self.nat.expire(now);
+        self.prepare_some(now);
         self.end_overdue(now, pool);
         self.dumps.turn(&mut self.nat, now);
         self.send_events(now);
@@ -58,7 +56,9 @@ impl Worker {
         }
         let Ok(command) = self.mail.commands.pop() else { return false };
         match command {
-            Command::Reconfigure(plan) => self.reconfigure(plan, now),
+            Command::Prepare { plan, change } => self.prepare(plan, change, now),
+            Command::Commit { generation } => self.commit(generation, now),
+            Command::Abandon { generation } => self.abandon(generation),
             Command::SetNeighbour { interface, ip, mac } => self.set_neighbour(interface, ip, mac, now),
             Command::DropNeighbour { interface, ip } => self.neighbour_gone.push((interface, ip)),
             Command::Dump(dump) => self.dumps.start(dump),
@@ -70,37 +70,6 @@ impl Worker {
             Command::Trace(trace) => self.taps.set_trace(trace),
         }
         true
-    }
-
-    fn reconfigure(&mut self, plan: Arc<Plan>, now: Now) {
-        let generation = plan.snapshot.generation;
-        match self.nat.configure(plan.snapshot.nat.clone(), now) {
-            Ok(sessions_ended) => {
-                self.buckets = Buckets::new(&plan.snapshot.policers, now);
-                let old = std::mem::replace(&mut self.plan, plan);
-                self.leave_interfaces(&old, now);
-                let _ = self.mail.events.push(Event::Reconfigured { generation, sessions_ended });
-                let _ = self.mail.events.push(Event::Retired(old));
-            }
-            Err(error) => {
-                // Nothing has changed: the old plan goes on.
-                let _ =
-                    self.mail.events.push(Event::ReconfigureFailed { generation, error: error.to_string() });
-            }
-        }
-    }
-
-    /// What belongs to interfaces that are gone, or now are another link, ends.
-    fn leave_interfaces(&mut self, old: &Plan, now: Now) {
-        let plan = self.plan.clone();
-        let gone = |interface: IfIndex| plan.line(interface).is_none();
-        while let Some(waiting) = self.neighbours.next_of(gone) {
-            self.discard(waiting.frame, &waiting.meta, Reason::SnapshotStale, now);
-        }
-        self.neighbours.forget(|interface| match (old.line(interface), plan.line(interface)) {
-            (Some(before), Some(after)) => !before.is_same_link(after),
-            _ => true,
-        });
     }
 
     fn set_neighbour(&mut self, interface: IfIndex, ip: IpAddr, mac: MacAddr, now: Now) {
@@ -147,6 +116,13 @@ impl Worker {
     /// Ends what has waited too long: SYNs, fragments, packets without a neighbour.
     fn end_overdue(&mut self, now: Now, pool: &mut dyn FramePool) {
         self.count_absorbed();
+        while let Some(syn) = self.nat.next_absorbed() {
+            if self.taps.capturing
+                && let Some(ingress) = self.outside_interface(syn.vrf)
+            {
+                self.capture_syn(&syn, ingress, Reason::NatTcpSynSuperseded, now);
+            }
+        }
         for _ in 0..OVERDUE_A_TURN {
             let Some(syn) = self.nat.next_overdue_syn(now) else { break };
             self.answer_syn(&syn, now, pool);
@@ -182,7 +158,7 @@ impl Worker {
         let Ok(packet) = Ipv4View::parse_quoted(syn.packet()) else { return };
         let Some(ingress) = self.outside_interface(syn.vrf) else { return };
         if self.taps.capturing {
-            self.capture_syn(syn, ingress, now);
+            self.capture_syn(syn, ingress, reason, now);
         }
         let meta = Meta {
             flow: carrack_nat::Flow {
@@ -201,13 +177,13 @@ impl Worker {
 
     /// Of a held SYN only the start of its packet is kept: it is captured behind a link header of zeros.
     #[cold]
-    fn capture_syn(&mut self, syn: &OverdueSyn, ingress: IfIndex, now: Now) {
+    fn capture_syn(&mut self, syn: &OverdueSyn, ingress: IfIndex, reason: Reason, now: Now) {
         const LINK_BYTES: usize = 14;
         let mut frame = [0; LINK_BYTES + KEPT_BYTES];
         frame[12..LINK_BYTES].copy_from_slice(&[0x08, 0x00]);
         let len = syn.packet().len().min(KEPT_BYTES);
         frame[LINK_BYTES..][..len].copy_from_slice(&syn.packet()[..len]);
-        let point = CapturePoint::Drop(Reason::NatTcpUnsolicitedSyn);
+        let point = CapturePoint::Drop(reason);
         self.taps.capture(point, ingress, None, &frame[..LINK_BYTES + len], now);
     }
 

@@ -24,6 +24,7 @@ mod parse;
 mod parse6;
 pub mod plan;
 mod policer;
+mod reload;
 mod siit;
 pub mod snapshot;
 pub mod stats;

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use carrack_base::{IfIndex, Prefix, Proto, Reason};
+use carrack_nat::Change;
 use carrack_nat::row::{
     Filter, MappingRow, MemoryRow, NatEvent, PoolRow, SessionKey, SessionRow, SubscriberRow,
 };
@@ -218,8 +219,24 @@ pub struct Trace {
 /// From the control plane to a worker.
 #[allow(clippy::large_enum_variant, reason = "moved through a preallocated ring")]
 pub enum Command {
-    /// Forward by this from the next burst on.
-    Reconfigure(Arc<Plan>),
+    /// Make ready to forward by another plan, and go on by the old one meanwhile; answered by [`Event::Prepared`], and
+    /// by [`Event::Preparing`] each second until then.
+    Prepare {
+        /// What to forward by.
+        plan: Arc<Plan>,
+        /// Its NAT, prepared for this worker and the policy it works by.
+        change: Box<Change>,
+    },
+    /// Forward by the prepared plan of this generation from the next burst on; answered by [`Event::Reconfigured`].
+    Commit {
+        /// Snapshot generation.
+        generation: u64,
+    },
+    /// Forget the prepared plan of this generation.
+    Abandon {
+        /// Snapshot generation.
+        generation: u64,
+    },
     /// A neighbour is known.
     SetNeighbour {
         /// On this interface.
@@ -276,6 +293,16 @@ pub enum Event {
         /// How many existed and are gone.
         count: u64,
     },
+    /// The worker is at work on the tables for this generation.
+    Preparing {
+        /// Snapshot generation.
+        generation: u64,
+    },
+    /// The worker has ended what this generation does not cover, and is ready to forward by it.
+    Prepared {
+        /// Snapshot generation.
+        generation: u64,
+    },
     /// The worker now forwards by this generation.
     Reconfigured {
         /// Snapshot generation.
@@ -283,13 +310,11 @@ pub enum Event {
         /// Sessions that the change ended.
         sessions_ended: u64,
     },
-    /// The reload failed on this worker, which goes on as before.
-    ReconfigureFailed {
-        /// Snapshot generation that was refused.
-        generation: u64,
-        /// Why, in a sentence.
-        error: String,
+    /// A plan and tables out of use, to be freed away from the packet path.
+    Retired {
+        /// The plan.
+        plan: Arc<Plan>,
+        /// What the NAT had for it.
+        change: Option<Box<Change>>,
     },
-    /// The old plan, to be freed away from the packet path.
-    Retired(Arc<Plan>),
 }

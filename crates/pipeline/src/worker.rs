@@ -20,6 +20,7 @@ use crate::parse::{Parsed, has_source_route, parse, parse_common};
 use crate::parse6::check_path6;
 use crate::plan::{Hop, Plan};
 use crate::policer::Buckets;
+use crate::reload::Next;
 use crate::snapshot::{Side, WorkerSizes};
 use crate::stats::{SAMPLE_EVERY, Stage, WorkerStats};
 use crate::taps::Taps;
@@ -50,6 +51,8 @@ pub struct Worker {
     pub(crate) id: WorkerId,
     pub(crate) workers: u8,
     pub(crate) plan: Arc<Plan>,
+    /// What it will forward by next.
+    pub(crate) next: Option<Next>,
     pub(crate) nat: Nat,
     pub(crate) neighbours: Neighbours,
     pub(crate) fragments: Fragments,
@@ -118,6 +121,7 @@ impl Worker {
             burst: Some(Box::new(Burst::new())),
             lane: Some(Box::new(Lane::new())),
             plan,
+            next: None,
         })
     }
 

@@ -3,9 +3,11 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use carrack_base::{IfIndex, InstanceId, Proto, Reason};
 use carrack_nat::row::{Endpoint, Filter, SessionKey};
+use carrack_pipeline::Plan;
 use carrack_pipeline::mailbox::{
     Capture, CapturePoint, CaptureSlot, Command, Dump, Event, PacketFilter, Row, Table, TraceOutcome,
     TraceStep,
@@ -281,7 +283,10 @@ fn a_reload_keeps_sessions_and_neighbours_that_it_does_not_touch() {
     let done =
         world.events.iter().any(|e| matches!(e, Event::Reconfigured { generation: 2, sessions_ended: 0 }));
     assert!(done);
-    assert!(world.events.iter().any(|e| matches!(e, Event::Retired(_))), "the old plan is freed elsewhere");
+    assert!(
+        world.events.iter().any(|e| matches!(e, Event::Retired { change: Some(_), .. })),
+        "the old plan is freed elsewhere"
+    );
     assert_eq!(world.pass(OUT, &udp(OUT, REMOTE, &out.src())).dst(), "10.0.0.5:1000");
     world.dropped(IN, &udp(IN, "10.0.0.5:1000", "198.18.0.1:1"), Reason::RouteBlackhole);
 }
@@ -334,6 +339,57 @@ fn a_reload_while_fragments_and_syns_wait_loses_no_packet_uncounted() {
     assert_eq!(world.held(), 4);
     let sent = world.send(IN, &pieces[0]);
     assert_eq!((sent.len(), sent[0].addresses().0.as_str()), (4, "192.0.2.9"));
+}
+
+/// A reload that ends thousands of sessions holds up no packet: the old plan forwards until all is ready, then the new.
+#[test]
+fn packets_go_on_while_a_reload_is_made_ready() {
+    let mut world = world();
+    many(&mut world, 600);
+    let stays = udp(IN, "10.0.0.7:5000", REMOTE);
+    let out = world.pass(IN, &stays);
+    world.snapshot.generation = 2;
+    nat(&mut world.snapshot, |i| i.exempt = vec!["198.51.0.0/16".parse().unwrap()]);
+    let plan = Arc::new(Plan::new(Arc::new(world.snapshot.clone())));
+    let change = world.workers[0].nat().prepare_change(plan.snapshot.nat.clone()).unwrap();
+    assert!(world.ends[0].commands.push(Command::Prepare { plan, change }).is_ok());
+    let sessions = world.sessions();
+    world.once(0);
+    assert!(world.workers[0].is_preparing());
+    assert!((1..=64).contains(&(sessions - world.sessions())), "one turn ends few");
+    // One that has not had its turn goes on; one that begins now does not.
+    assert_eq!(world.pass(OUT, &udp(OUT, REMOTE, &out.src())).dst(), "10.0.0.7:5000");
+    world.turn();
+    world.turn();
+    assert!(world.events.iter().any(|e| matches!(e, Event::Prepared { generation: 2 })));
+    assert_eq!(world.sessions(), 0, "nothing that the reload forbids is left");
+    world.dropped(IN, &stays, Reason::NatPoolChanging);
+    world.command(|| Command::Commit { generation: 2 });
+    world.turn();
+    let done = |e: &Event| matches!(e, Event::Reconfigured { generation: 2, sessions_ended } if *sessions_ended == sessions as u64);
+    assert!(world.events.iter().any(done));
+    // Exempt by the new plan: it passes as it is.
+    assert_eq!(world.pass(IN, &stays).src(), "10.0.0.7:5000");
+}
+
+/// A reload that is taken back has changed nothing that is in force, and its memory is freed elsewhere.
+#[test]
+fn a_reload_taken_back_leaves_the_old_plan_in_force() {
+    let mut world = world();
+    let frame = udp(IN, "10.0.0.5:1000", REMOTE);
+    world.snapshot.generation = 2;
+    let mut next = world.snapshot.clone();
+    next.routes.push(route(0, "198.51.0.0/16", NextHop::Blackhole));
+    let plan = Arc::new(Plan::new(Arc::new(next)));
+    let change = world.workers[0].nat().prepare_change(plan.snapshot.nat.clone()).unwrap();
+    assert!(world.ends[0].commands.push(Command::Prepare { plan, change }).is_ok());
+    world.turn();
+    world.command(|| Command::Abandon { generation: 2 });
+    world.command(|| Command::Commit { generation: 2 });
+    world.turn();
+    world.pass(IN, &frame);
+    assert!(world.events.iter().any(|e| matches!(e, Event::Retired { change: Some(_), .. })));
+    assert!(!world.events.iter().any(|e| matches!(e, Event::Reconfigured { .. })));
 }
 
 #[test]

@@ -176,11 +176,19 @@ fn a_matching_syn_from_inside_absorbs_the_held_one() {
         nat(s, |i| i.filtering = [carrack_nat::policy::Filtering::AddressAndPortDependent; 3]);
     });
     let outside = world.pass(IN, &tcp(IN, "10.0.0.5:1000", "203.0.114.1:80", SYN)).src();
-    assert!(world.send(OUT, &tcp(OUT, REMOTE, &outside, SYN)).is_empty());
+    let mut drops = world.capture(|capture| (capture.rx, capture.tx) = (false, false));
+    let held = tcp(OUT, REMOTE, &outside, SYN);
+    assert!(world.send(OUT, &held).is_empty());
     assert_eq!(world.held(), 1);
+    assert!(drops.pop().is_err(), "held is not dropped");
     assert_eq!(world.pass(IN, &tcp(IN, "10.0.0.5:1000", REMOTE, SYN)).src(), outside);
     assert_eq!(world.held(), 0);
     assert_eq!(world.new_drops(), [(Reason::NatTcpSynSuperseded, 1)]);
+    // Who captures drops sees it too: its packet, without the link header that was not kept.
+    let seen = drops.pop().expect("the absorbed SYN is in the capture");
+    assert_eq!(seen.point, carrack_pipeline::mailbox::CapturePoint::Drop(Reason::NatTcpSynSuperseded));
+    assert_eq!(seen.bytes[14..usize::from(seen.captured)], held[14..usize::from(seen.captured)]);
+    assert!(drops.pop().is_err());
     assert!(world.wait_ms(8_000).is_empty());
 }
 

@@ -12,9 +12,10 @@ use carrack_pipeline::mailbox::{Capture, Command, Dump, Event, PacketSlot, SLOT_
 use carrack_pipeline::snapshot::Snapshot;
 use rtrb::{Consumer, Producer, RingBuffer};
 
+use crate::apply::PendingApply;
 use crate::mail::ControlEnds;
 pub(crate) use crate::request::InForce;
-use crate::request::{Applied, Reply, Request, RequestError};
+use crate::request::{Reply, Request, RequestError};
 use crate::shared::{ControlCounters, EndReason, Shared, WorkerState, lock};
 use crate::stats::PortReport;
 
@@ -34,7 +35,7 @@ const PUNTS_PER_TURN: usize = 256;
 /// Longest rest between two turns.
 const REST: Duration = Duration::from_millis(1);
 /// How long workers may take to answer.
-const ANSWER_NS: u64 = 10_000_000_000;
+pub(crate) const ANSWER_NS: u64 = 10_000_000_000;
 /// Time between two looks at the counters of ports that the control thread watches.
 const WATCH_NS: u64 = 250_000_000;
 /// How long nothing may move until a run over files counts as over.
@@ -66,7 +67,9 @@ pub(crate) struct ControlState {
     counters: ControlCounters,
     next_request: u64,
     deletes: BTreeMap<u64, PendingDelete>,
-    apply: Option<PendingApply>,
+    pub(crate) apply: Option<PendingApply>,
+    /// Workers that a reload waits for no more: the generation, and who.
+    pub(crate) late: Vec<(u64, usize)>,
     watched: Now,
     quiet: Option<(u64, Now)>,
 }
@@ -76,15 +79,6 @@ struct PendingDelete {
     count: u64,
     deadline: Now,
     reply: Reply<u64>,
-}
-
-struct PendingApply {
-    /// What to go back to when a worker refuses.
-    before: InForce,
-    generation: u64,
-    answers: Vec<Option<Result<u64, String>>>,
-    deadline: Now,
-    reply: Reply<Applied>,
 }
 
 impl Control {
@@ -139,14 +133,13 @@ impl Control {
                     self.drain_host();
                 }
                 Event::Deleted { request, count } => self.deleted(request, count),
+                Event::Preparing { generation } => self.preparing(now, generation),
+                Event::Prepared { generation } => self.prepared(now, worker, generation),
                 Event::Reconfigured { generation, sessions_ended } => {
-                    self.reconfigured(now, worker, generation, Ok(sessions_ended));
-                }
-                Event::ReconfigureFailed { generation, error } => {
-                    self.reconfigured(now, worker, generation, Err(error));
+                    self.reconfigured(worker, generation, sessions_ended);
                 }
                 // Freed here, away from the packet path.
-                Event::Retired(plan) => drop(plan),
+                Event::Retired { plan, change } => drop((plan, change)),
             }
         }
         true
@@ -168,7 +161,7 @@ impl Control {
     }
 
     /// Carries out what the host wants.
-    fn drain_host(&mut self) -> bool {
+    pub(crate) fn drain_host(&mut self) -> bool {
         let mut busy = false;
         while let Some(event) = self.host.poll_event() {
             busy = true;
@@ -220,14 +213,14 @@ impl Control {
         }
     }
 
-    fn broadcast(&mut self, command: impl Fn() -> Command) {
+    pub(crate) fn broadcast(&mut self, command: impl Fn() -> Command) {
         for worker in 0..self.ends.len() {
             self.command(worker, command());
         }
     }
 
     /// Sends a command in order, now or when the ring has room. False when far too many wait.
-    fn command(&mut self, worker: usize, command: Command) -> bool {
+    pub(crate) fn command(&mut self, worker: usize, command: Command) -> bool {
         let (Some(ends), Some(backlog)) = (self.ends.get_mut(worker), self.state.backlog.get_mut(worker))
         else {
             return false;
@@ -275,7 +268,7 @@ impl Control {
             Request::Neighbours { reply } => {
                 let _ = reply.send(Ok(self.host.neighbours(now).collect()));
             }
-            Request::Apply { new, reply } => self.start_apply(now, *new, reply),
+            Request::Apply { new, changes, reply } => self.start_apply(now, *new, changes, reply),
         }
     }
 
@@ -327,75 +320,9 @@ impl Control {
         }
     }
 
-    fn start_apply(&mut self, now: Now, new: InForce, reply: Reply<Applied>) {
-        if self.state.apply.is_some() {
-            let _ =
-                reply.send(Err(RequestError::Busy("another reload is under way; try again later".into())));
-            return;
-        }
-        let answers = vec![None; self.ends.len()];
-        let deadline = now.plus_ns(ANSWER_NS);
-        let generation = new.plan.snapshot.generation;
-        self.broadcast(|| Command::Reconfigure(Arc::clone(&new.plan)));
-        let before = self.put_in_force(now, new);
-        self.state.apply = Some(PendingApply { before, generation, answers, deadline, reply });
-    }
-
-    /// Makes host and management work by `new`; returns what was in force.
-    fn put_in_force(&mut self, now: Now, new: InForce) -> InForce {
-        *lock(&self.shared.snapshot) = Arc::clone(&new.plan.snapshot);
-        self.host.configure(new.host.clone(), now);
-        self.drain_host();
-        std::mem::replace(&mut self.in_force, new)
-    }
-
-    fn reconfigured(&mut self, now: Now, worker: usize, generation: u64, answer: Result<u64, String>) {
-        let Some(pending) = self.state.apply.as_mut().filter(|apply| apply.generation == generation) else {
-            return;
-        };
-        if let Some(slot) = pending.answers.get_mut(worker) {
-            *slot = Some(answer);
-        }
-        if pending.answers.iter().all(Option::is_some)
-            && let Some(done) = self.state.apply.take()
-        {
-            self.finish_apply(now, done);
-        }
-    }
-
-    /// All workers have answered: done, or back to what was before on those that had agreed.
-    fn finish_apply(&mut self, now: Now, done: PendingApply) {
-        let refusal = done.answers.iter().enumerate().find_map(|(worker, answer)| match answer {
-            Some(Err(error)) => {
-                Some(format!("worker {worker} cannot take over the new configuration: {error}"))
-            }
-            _ => None,
-        });
-        let Some(refusal) = refusal else {
-            let sessions_ended = done.answers.iter().flatten().flatten().sum();
-            let _ = done.reply.send(Ok(Applied { sessions_ended }));
-            return;
-        };
-        for (worker, answer) in done.answers.iter().enumerate() {
-            if matches!(answer, Some(Ok(_))) {
-                self.command(worker, Command::Reconfigure(Arc::clone(&done.before.plan)));
-            }
-        }
-        self.put_in_force(now, done.before);
-        let _ = done.reply.send(Err(RequestError::Refused(refusal)));
-    }
-
     /// Gives up on answers that do not come.
     fn expire(&mut self, now: Now) {
-        if let Some(late) = self.state.apply.take_if(|apply| apply.deadline <= now) {
-            let silent = late.answers.iter().enumerate().filter(|(_, answer)| answer.is_none());
-            let workers: Vec<String> = silent.map(|(worker, _)| worker.to_string()).collect();
-            let error = format!(
-                "worker {} did not confirm the new configuration in time; it takes it over as soon as it can: look at `show workers`",
-                workers.join(", ")
-            );
-            let _ = late.reply.send(Err(RequestError::Timeout(error)));
-        }
+        self.expire_apply(now);
         let late: Vec<u64> =
             self.state.deletes.iter().filter(|(_, d)| d.deadline <= now).map(|(id, _)| *id).collect();
         for id in late {

@@ -13,8 +13,10 @@ use carrack_config::keys::Effect;
 use carrack_config::{Change, Compiled, Config, ConfigError, Idle as ConfigIdle, PortFacts, Warning};
 use carrack_frame::MemPool;
 use carrack_io::MemPeer;
-use carrack_nat::WorkerGroup;
+use carrack_nat::{Change as NatChange, WorkerGroup};
+use carrack_pipeline::snapshot::{Snapshot, WorkerSizes};
 use carrack_pipeline::{Handover, Plan, Worker, WorkerMail};
+use carrack_tables::PagePreference;
 
 use crate::event_log::EventSink;
 use crate::handle::Handle;
@@ -30,6 +32,8 @@ use crate::worker_loop::Idle;
 
 /// Packets on their way from one worker to another.
 const HANDOVERS: usize = 2_048;
+/// Longest wait for a reload. The control thread itself answers much sooner when a worker stands still.
+const RELOAD: Duration = Duration::from_secs(3_600);
 
 /// What the one who starts the daemon decides.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -57,6 +61,29 @@ pub(crate) struct Desired {
     config: Config,
     compiled: Compiled,
     facts: Vec<PortFacts>,
+    making: Making,
+}
+
+/// What the workers' tables are made with.
+struct Making {
+    group: Arc<WorkerGroup>,
+    sizes: WorkerSizes,
+    pages: PagePreference,
+}
+
+impl Making {
+    /// What every worker needs for a change of policy, reserved in this thread.
+    fn changes(&self, old: &Snapshot, new: &Snapshot) -> Result<Vec<Box<NatChange>>, RequestError> {
+        let workers = (0..self.group.workers()).map(WorkerId);
+        let change = |worker| {
+            NatChange::prepare(worker, &self.group, self.sizes.nat, self.pages, &old.nat, new.nat.clone())
+        };
+        workers.map(change).collect::<Result<_, _>>().map_err(|error| {
+            RequestError::Refused(format!(
+                "{error}; nothing is changed: free memory, or ask for smaller pools"
+            ))
+        })
+    }
 }
 
 /// What a reload did.
@@ -156,9 +183,14 @@ impl Runtime {
             thread_hook: open.thread_hook,
             sink,
         };
-        let mut threads = launch(setup, STATS_WORDS, builder(&config, &compiled, plan)?)?;
+        let making = Making {
+            group: WorkerGroup::new(config.workers.count, seed()?),
+            sizes: compiled.sizes,
+            pages: open::page_preference(&config),
+        };
+        let mut threads = launch(setup, STATS_WORDS, builder(&making, plan))?;
         let facts = open.facts;
-        let desired = Desired { path: path.to_owned(), config, compiled, facts };
+        let desired = Desired { path: path.to_owned(), config, compiled, facts, making };
         threads.handle.desired = Some(Arc::new(Mutex::new(desired)));
         notices.extend(memory_budget(&threads.handle));
         for notice in notices.iter().skip(told) {
@@ -246,8 +278,10 @@ impl Handle {
         let generation = compiled.snapshot.generation;
         let plan = Arc::new(Plan::new(Arc::new(compiled.snapshot.clone())));
         let new = Box::new(InForce { plan, host: compiled.host.clone() });
-        let applied = self.ask(|reply| Request::Apply { new, reply });
-        // A worker that only answers late works by the new config all the same.
+        let prepared = desired.making.changes(&desired.compiled.snapshot, &compiled.snapshot);
+        let prepared = prepared.map_err(ReloadError::Request)?;
+        let applied = self.ask_within(RELOAD, |reply| Request::Apply { new, changes: prepared, reply });
+        // A worker that only changes over late works by the new config all the same.
         if applied.is_ok() || matches!(applied, Err(RequestError::Timeout(_))) {
             (desired.config, desired.compiled, desired.path) = (config, compiled, path);
         }
@@ -286,16 +320,14 @@ impl Handle {
 
 /// What makes a worker in its own thread.
 fn builder(
-    config: &Config,
-    compiled: &Compiled,
+    making: &Making,
     plan: Arc<Plan>,
-) -> Result<impl Fn(usize, WorkerEnds, Now) -> Result<Worker, String> + Send + Sync + 'static, StartError> {
-    let count = config.workers.count;
-    let (sizes, pages) = (compiled.sizes, open::page_preference(config));
-    let group = WorkerGroup::new(count, seed()?);
+) -> impl Fn(usize, WorkerEnds, Now) -> Result<Worker, String> + Send + Sync + 'static {
+    let (group, sizes, pages) = (Arc::clone(&making.group), making.sizes, making.pages);
+    let count = group.workers();
     let handovers: Mutex<Vec<Option<MeshEnds<Handover>>>> =
         Mutex::new(mesh(usize::from(count), HANDOVERS).into_iter().map(Some).collect());
-    Ok(move |index: usize, ends: WorkerEnds, now: Now| {
+    move |index: usize, ends: WorkerEnds, now: Now| {
         let taken = lock(&handovers).get_mut(index).and_then(Option::take);
         let MeshEnds { incoming: hand_in, outgoing: hand_out } = taken.ok_or("started twice")?;
         let WorkerEnds { commands, events, nat_events, punts, host_tx } = ends;
@@ -304,7 +336,7 @@ fn builder(
             .map_err(|error| {
                 format!("{error}; make the tables of [memory] smaller or the machine's memory larger")
             })
-    })
+    }
 }
 
 /// Secret numbers that hashes and port choice are keyed by (RFC 6056 §3.3.3).

@@ -314,6 +314,15 @@ impl Handle {
     }
 
     pub(crate) fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, RequestError> {
+        self.ask_within(ANSWER, request)
+    }
+
+    /// The same for what may take longer.
+    pub(crate) fn ask_within<T>(
+        &self,
+        wait: Duration,
+        request: impl FnOnce(Reply<T>) -> Request,
+    ) -> Result<T, RequestError> {
         if self.shared.stopping() {
             return Err(RequestError::Stopped);
         }
@@ -324,7 +333,7 @@ impl Handle {
             }
             TrySendError::Disconnected(_) => RequestError::Stopped,
         })?;
-        answer.recv_timeout(ANSWER).map_err(|error| match error {
+        answer.recv_timeout(wait).map_err(|error| match error {
             RecvTimeoutError::Timeout => {
                 RequestError::Timeout("the control thread does not answer; look at the daemon's log".into())
             }

@@ -4,7 +4,9 @@
 //! thread* owns the [`Host`](carrack_host::Host), empties the workers' mailboxes and answers [`Handle`]s. Numbers leave a worker over
 //! a [`Board`], rows over bounded rings.
 #![forbid(unsafe_code)]
+#![allow(clippy::vec_box, reason = "changes of policy cross to their workers in the boxes they were made in")]
 
+mod apply;
 mod board;
 mod clock;
 mod control;

@@ -154,15 +154,15 @@ impl Budget {
 
 /// Port maps and blocks of an instance, at one worker.
 fn ports_of(instance: &Instance) -> u64 {
-    let hold = if instance.assignment == Assignment::Arbitrary { instance.port_hold_s } else { 0 };
+    // Room for held ports, also where a reload would only then give them a hold time.
+    let hold = if instance.assignment == Assignment::Arbitrary { instance.port_hold_s.max(1) } else { 0 };
     let address = 3 * PortMap::bytes_for(hold) as u64 + ADDRESS_BYTES;
     let of_pool = |pool: &carrack_nat::policy::Pool| {
-        let blocks = match instance.assignment {
-            Assignment::Blocks { size, .. } => {
-                (u64::from(pool.port_last.saturating_sub(pool.port_first)) + 1) / u64::from(size.max(1))
-            }
-            _ => 0,
+        let cut = match instance.assignment {
+            Assignment::Deterministic { overflow: Some(overflow), .. } => u64::from(overflow.ports),
+            _ => u64::from(pool.port_last.saturating_sub(pool.port_first)) + 1,
         };
+        let blocks = instance.assignment.blocks().map_or(0, |rules| cut / u64::from(rules.size.max(1)));
         let addresses: u64 = pool.ranges.iter().map(|range| range.count()).sum();
         addresses * (address + blocks * BLOCK_BYTES)
     };

@@ -34,6 +34,10 @@ impl DataPlane for Worker {
         Worker::done(self, pool);
     }
 
+    fn is_preparing(&self) -> bool {
+        Worker::is_preparing(self)
+    }
+
     fn accounts(&mut self) -> &Accounts {
         Worker::accounts(self)
     }

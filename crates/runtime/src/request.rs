@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use carrack_host::{HostConfig, NeighbourRow};
+use carrack_nat::Change;
 use carrack_nat::row::{Filter, SessionKey};
 use carrack_pipeline::Plan;
 use carrack_pipeline::mailbox::{CaptureSlot, PacketFilter, Row, Table, TraceStep};
@@ -16,7 +17,7 @@ pub enum RequestError {
     Stopped,
     /// Too much is under way; trying again later helps.
     Busy(String),
-    /// A worker did not answer in time.
+    /// A worker did not answer in time. Of a reload: all others work by the new configuration.
     Timeout(String),
     /// A worker could not do it; everything is as before.
     Refused(String),
@@ -87,5 +88,5 @@ pub(crate) enum Request {
     Trace { spec: TraceSpec, reply: Reply<Vec<Consumer<TraceStep>>> },
     Delete { keys: Vec<SessionKey>, reply: Reply<u64> },
     Neighbours { reply: Reply<Vec<NeighbourRow>> },
-    Apply { new: Box<InForce>, reply: Reply<Applied> },
+    Apply { new: Box<InForce>, changes: Vec<Box<Change>>, reply: Reply<Applied> },
 }

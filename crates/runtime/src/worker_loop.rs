@@ -27,6 +27,8 @@ pub(crate) trait DataPlane {
     fn tx_failed(&mut self, port: PortId, now: Now);
     /// Frees what was dropped.
     fn done(&mut self, pool: &mut dyn FramePool);
+    /// Is something under way that goes on a little each turn?
+    fn is_preparing(&self) -> bool;
     /// Where the packets went.
     fn accounts(&mut self) -> &Accounts;
     /// Appends the stages' numbers; always as many.
@@ -200,7 +202,7 @@ impl<W: DataPlane> WorkerLoop<W> {
         turn.idle_loops = turn.idle_loops.saturating_add(1);
         if self.idle == Idle::Poll || turn.idle_loops < LOOPS_BEFORE_SLEEP {
             std::hint::spin_loop();
-        } else if self.shared.streams_open() {
+        } else if self.shared.streams_open() || self.worker.is_preparing() {
             // A table walk goes on a little each turn: sleeping would make it crawl.
             std::thread::yield_now();
         } else {

@@ -93,6 +93,19 @@ impl PortMap {
         })
     }
 
+    /// Holds freed ports for another time from now on. What is held already stays so for one to two hold times more; with
+    /// 0 it is free at once. A map made with a hold time of 0 has no room for held ports, and stays as it is.
+    pub fn set_hold_s(&mut self, hold_s: u32, now_s: u32) {
+        if hold_s == self.hold_s || self.words.len() < ALL {
+            return;
+        }
+        if hold_s == 0 {
+            (0..2).for_each(|generation| self.release(generation));
+        }
+        self.hold_s = hold_s;
+        self.epoch = now_s.checked_div(hold_s).unwrap_or(0);
+    }
+
     /// Fetches what an allocation of this port, or its release, will look at.
     #[inline]
     pub fn prefetch(&self, port: u16) {

@@ -9,7 +9,9 @@ use carrack_base::{IfIndex, Now, PortId, WorkerId};
 use carrack_frame::{FramePool, MemPool};
 use carrack_nat::WorkerGroup;
 use carrack_nat::row::{Filter, NatEvent, SessionKey, SessionRow};
-use carrack_pipeline::mailbox::{Command, Dump, Event, NatNews, PacketSlot, Row, Table};
+use carrack_pipeline::mailbox::{
+    Capture, CaptureSlot, Command, Dump, Event, NatNews, PacketFilter, PacketSlot, Row, Table,
+};
 use carrack_pipeline::snapshot::{Snapshot, WorkerSizes};
 use carrack_pipeline::{Handover, Plan, Worker, WorkerMail};
 use carrack_tables::PagePreference;
@@ -65,6 +67,10 @@ pub struct Network {
     pub sessions_ended: u64,
     /// Sessions that [`Network::delete`] ended.
     pub sessions_deleted: u64,
+    /// Workers ready for the next snapshot.
+    ready: usize,
+    next: Option<Snapshot>,
+    generation: u64,
 }
 
 impl Network {
@@ -121,6 +127,9 @@ impl Network {
             nat_events: VecDeque::new(),
             sessions_ended: 0,
             sessions_deleted: 0,
+            ready: 0,
+            next: None,
+            generation: 1,
         }
     }
 
@@ -176,14 +185,79 @@ impl Network {
     }
 
     /// Takes a changed snapshot into force.
-    pub fn reconfigure(&mut self, mut snapshot: Snapshot) -> Vec<Sent> {
-        snapshot.generation = self.snapshot.generation + 1;
-        self.snapshot = snapshot;
-        let plan = Arc::new(Plan::new(Arc::new(self.snapshot.clone())));
-        for ends in &mut self.ends {
-            assert!(ends.commands.push(Command::Reconfigure(plan.clone())).is_ok(), "command ring full");
+    pub fn reconfigure(&mut self, snapshot: Snapshot) -> Vec<Sent> {
+        self.begin_reload(snapshot);
+        let mut sent = self.commit_reload();
+        sent.extend(self.settle());
+        sent
+    }
+
+    /// Has the workers make ready for a changed snapshot; they do so a little with each background, and go on by the
+    /// one they have.
+    ///
+    /// # Panics
+    /// When memory cannot be had.
+    pub fn begin_reload(&mut self, mut snapshot: Snapshot) {
+        self.generation += 1;
+        snapshot.generation = self.generation;
+        let plan = Arc::new(Plan::new(Arc::new(snapshot.clone())));
+        self.next = Some(snapshot);
+        for (worker, ends) in self.workers.iter().zip(&mut self.ends) {
+            let change = worker.nat().prepare_change(plan.snapshot.nat.clone());
+            let change = change.expect("memory for the tables");
+            let command = Command::Prepare { plan: plan.clone(), change };
+            assert!(ends.commands.push(command).is_ok(), "command ring full");
         }
-        self.settle()
+        self.ready = 0;
+    }
+
+    /// Waits until all are ready for the snapshot they were given, and puts it in force.
+    ///
+    /// # Panics
+    /// When they were given none.
+    pub fn commit_reload(&mut self) -> Vec<Sent> {
+        let next = self.next.take().expect("a reload has begun");
+        let mut sent = self.settle();
+        while self.ready < self.workers.len() {
+            sent.extend(self.settle());
+        }
+        for ends in &mut self.ends {
+            let command = Command::Commit { generation: next.generation };
+            assert!(ends.commands.push(command).is_ok(), "command ring full");
+        }
+        self.snapshot = next;
+        sent.extend(self.settle());
+        sent
+    }
+
+    /// Takes the reload back that has begun.
+    ///
+    /// # Panics
+    /// When none has.
+    pub fn abandon_reload(&mut self) {
+        let next = self.next.take().expect("a reload has begun");
+        for ends in &mut self.ends {
+            let command = Command::Abandon { generation: next.generation };
+            assert!(ends.commands.push(command).is_ok(), "command ring full");
+        }
+        self.settle();
+    }
+
+    /// Captures packets of a worker, of all kinds that match.
+    ///
+    /// # Panics
+    /// When its commands are full.
+    pub fn capture(
+        &mut self,
+        worker: usize,
+        filter: PacketFilter,
+        packets_max: u64,
+    ) -> rtrb::Consumer<CaptureSlot> {
+        let (slots, reader) = rtrb::RingBuffer::new(32);
+        let capture = Capture { filter, rx: true, tx: true, drops: true, packets_max, slots, lost: 0 };
+        let pushed = self.ends[worker].commands.push(Command::Capture(capture));
+        assert!(pushed.is_ok(), "command ring full");
+        reader
     }
 
     /// Deletes exactly these sessions; how many there were.
@@ -256,12 +330,17 @@ impl Network {
                 Event::Resolve { interface, ip: IpAddr::V4(ip) } => {
                     self.answer_arp(at, interface, ip.into());
                 }
-                // The stations of this network speak IPv4.
-                Event::Resolve { .. } => {}
+                // IPv6 stations have the addresses of IPv4 ones in their last bits.
+                Event::Resolve { interface, ip: IpAddr::V6(ip) } => {
+                    let mac = mac_of(ip.to_bits() as u32);
+                    let command = Command::SetNeighbour { interface, ip: ip.into(), mac };
+                    assert!(self.ends[at].commands.push(command).is_ok(), "command ring full");
+                }
                 Event::Reconfigured { sessions_ended, .. } => self.sessions_ended += sessions_ended,
-                Event::ReconfigureFailed { error, .. } => panic!("a reload failed: {error}"),
+                Event::Prepared { .. } => self.ready += 1,
+                Event::Preparing { .. } => {}
                 Event::Deleted { count, .. } => self.sessions_deleted += count,
-                Event::Retired(_) => {}
+                Event::Retired { .. } => {}
             }
         }
         any

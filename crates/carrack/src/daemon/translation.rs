@@ -22,7 +22,7 @@ fn of_policy(snapshot: &Snapshot, instance: &policy::Instance) -> Instance {
             ("blocks", size.into(), per_subscriber_max.into())
         }
         Assignment::Arbitrary => ("arbitrary", 0, 0),
-        Assignment::Deterministic { ports_per_subscriber } => {
+        Assignment::Deterministic { ports_per_subscriber, .. } => {
             ("deterministic", ports_per_subscriber.into(), 1)
         }
     };

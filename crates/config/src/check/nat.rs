@@ -142,7 +142,7 @@ fn subscribers(notes: &Notes, config: &Config) {
 
 /// Ports that tell a subscriber apart rest before another one gets them; deterministic ones never change hands.
 fn hold(notes: &Notes, nat: &NatConfig) {
-    let deterministic = matches!(nat.ports, PortsConfig::Deterministic { .. });
+    let deterministic = matches!(nat.ports, PortsConfig::Deterministic { overflow: None, .. });
     if !deterministic && nat.port_hold_s.value < 120 {
         let message = format!(
             "`port_hold` of {} s is below the 120 s of RFC 6888 REQ-8; a subscriber may get packets meant for the last owner of a port",

@@ -2,7 +2,7 @@
 
 use carrack_base::{InstanceId, Prefix4, Prefix6, VrfId};
 use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
-use carrack_nat::policy::{Assignment, Instance, Limits, Pool, StaticRule, Timeouts};
+use carrack_nat::policy::{Assignment, BlockRules, Instance, Limits, Overflow, Pool, StaticRule, Timeouts};
 
 use super::Build;
 use crate::model::{Nat64Config, NatConfig, PortsConfig};
@@ -108,10 +108,18 @@ fn assignment(nat: &NatConfig) -> Assignment {
             idle_release_s: *idle_release_s,
         },
         PortsConfig::Arbitrary => Assignment::Arbitrary,
-        PortsConfig::Deterministic { ports_per_subscriber } => {
+        PortsConfig::Deterministic { ports_per_subscriber, overflow } => {
             let most = || plan::Deterministic::of(nat).map_or(0, |plan| plan.ports_most());
             Assignment::Deterministic {
                 ports_per_subscriber: ports_per_subscriber.as_ref().map_or_else(most, |ports| ports.value),
+                overflow: overflow.as_ref().map(|overflow| Overflow {
+                    ports: overflow.ports.value,
+                    blocks: BlockRules {
+                        size: overflow.size.value,
+                        per_subscriber_max: overflow.per_subscriber,
+                        idle_release_s: overflow.idle_release_s,
+                    },
+                }),
             }
         }
     }

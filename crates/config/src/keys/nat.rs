@@ -252,7 +252,7 @@ pub(super) const KEYS: &[KeyInfo] = &[
         Value("512"),
         PORTS,
         "1_024",
-        "Ports in a block, a power of two. Only with `mode = \"blocks\"`.",
+        "Ports in a block, a power of two. Only with `mode = \"blocks\"` or `overflow_ports`.",
     ),
     row(
         ("nat.ports", "blocks_per_subscriber"),
@@ -260,7 +260,7 @@ pub(super) const KEYS: &[KeyInfo] = &[
         Value("4"),
         PORTS,
         "8",
-        "Most blocks that a subscriber holds at once. Only with `mode = \"blocks\"`.",
+        "Most blocks that a subscriber holds at once. Only with `mode = \"blocks\"` or `overflow_ports`.",
     ),
     row(
         ("nat.ports", "block_idle_release"),
@@ -269,7 +269,7 @@ pub(super) const KEYS: &[KeyInfo] = &[
         PORTS,
         "\"5m\"",
         "How long an empty block stays with its subscriber; 0 keeps it until the subscriber has no session left. Only \
-         with `mode = \"blocks\"`.",
+         with `mode = \"blocks\"` or `overflow_ports`.",
     ),
     row(
         ("nat.ports", "ports_per_subscriber"),
@@ -278,6 +278,16 @@ pub(super) const KEYS: &[KeyInfo] = &[
         PORTS,
         "2_016",
         "Ports of each subscriber. Only with `mode = \"deterministic\"`.",
+    ),
+    row(
+        ("nat.ports", "overflow_ports"),
+        Int(8, 65_528, "ports"),
+        Absent("none: the subscriber's own ports are all he gets"),
+        PORTS,
+        "8_064",
+        "The last so many ports of each outside address are no subscriber's own, but for those who have used up theirs \
+         (RFC 7422 §2): given out by the block, as `block_size`, `blocks_per_subscriber` and `block_idle_release` say, \
+         and logged. A multiple of `block_size`. Only with `mode = \"deterministic\"`.",
     ),
     row(
         ("nat.pool", "name"),

@@ -5,7 +5,9 @@ use carrack_nat::policy::{Filtering, Limits, Mapping, Timeouts};
 
 use super::Mode;
 use super::network::name;
-use crate::model::{ForwardConfig, Nat64Config, NatConfig, OneToOneConfig, PoolConfig, PortsConfig};
+use crate::model::{
+    ForwardConfig, Nat64Config, NatConfig, OneToOneConfig, OverflowConfig, PoolConfig, PortsConfig,
+};
 use crate::read::{Notes, PerProto, Section};
 use crate::source::At;
 use crate::value::{Endpoint, HostEndpoint, PortRange};
@@ -104,12 +106,21 @@ fn ports(notes: &Notes, section: &Section<'_>) -> PortsConfig {
     let idle_release_s = section.value::<u32>("block_idle_release");
     let ports_per_subscriber = section.get::<u16>("ports_per_subscriber");
     let blocks = ["block_size", "blocks_per_subscriber", "block_idle_release"];
+    let overflow_ports = section.get::<u16>("overflow_ports");
     let (foreign, needed): (&[&str], &str) = match mode {
-        Mode::Blocks => (&["ports_per_subscriber"], "deterministic"),
+        Mode::Blocks => (&["ports_per_subscriber", "overflow_ports"], "deterministic"),
+        Mode::Deterministic if overflow_ports.is_some() => (&[], ""),
         Mode::Deterministic => (&blocks, "blocks"),
-        Mode::Arbitrary => {
-            (&["block_size", "blocks_per_subscriber", "block_idle_release", "ports_per_subscriber"], "")
-        }
+        Mode::Arbitrary => (
+            &[
+                "block_size",
+                "blocks_per_subscriber",
+                "block_idle_release",
+                "ports_per_subscriber",
+                "overflow_ports",
+            ],
+            "",
+        ),
     };
     for key in foreign {
         let Some(span) = section.written(key) else { continue };
@@ -119,18 +130,26 @@ fn ports(notes: &Notes, section: &Section<'_>) -> PortsConfig {
             format!("`{key}` has an effect only with mode = \"{mode}\"; remove it or change the mode"),
         );
     }
+    let uses_blocks = mode == Mode::Blocks || (mode == Mode::Deterministic && overflow_ports.is_some());
     match mode {
-        Mode::Blocks => {
+        _ if uses_blocks => {
             if section.written("block_size").is_some() && !size.value.is_power_of_two() && size.value > 0 {
                 let up = size.value.checked_next_power_of_two().unwrap_or(32_768).min(32_768);
                 let message =
                     format!("a block of {size} ports; sizes are powers of two, so write {} or {up}", up / 2);
                 notes.error(size.span, message);
             }
-            PortsConfig::Blocks { size, per_subscriber, idle_release_s }
+            match overflow_ports.filter(|_| mode == Mode::Deterministic) {
+                Some(ports) => PortsConfig::Deterministic {
+                    ports_per_subscriber,
+                    overflow: Some(OverflowConfig { ports, size, per_subscriber, idle_release_s }),
+                },
+                None => PortsConfig::Blocks { size, per_subscriber, idle_release_s },
+            }
         }
+        Mode::Blocks => PortsConfig::Blocks { size, per_subscriber, idle_release_s },
         Mode::Arbitrary => PortsConfig::Arbitrary,
-        Mode::Deterministic => PortsConfig::Deterministic { ports_per_subscriber },
+        Mode::Deterministic => PortsConfig::Deterministic { ports_per_subscriber, overflow: None },
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) struct Computed {
     pub doubt: Option<String>,
 }
 
-/// Pools whose ports are computed need no events (RFC 7422 §5), nor do static mappings.
+/// Pools whose ports are computed need no events (RFC 7422 §3), nor do static mappings.
 pub(super) fn computed(dir: &Path, question: &Question) -> Result<Computed, String> {
     let configs = files::configs(dir).map_err(|error| unreadable(dir, &error))?;
     let in_force = configs.iter().rposition(|(from_ms, _)| *from_ms <= question.at_ms);

@@ -249,7 +249,7 @@ fn static_mapping_is_answered_from_the_configuration_of_the_time() {
     assert_eq!((holding.what, holding.subscriber), ("static", IpAddr::from([100, 64, 0, 9])));
 }
 
-/// RFC 7422 §5: without a single event.
+/// RFC 7422 §3: without a single event.
 #[test]
 fn deterministic_pool_is_answered_from_the_configuration_of_the_time() {
     let config = |pool: &str| {

@@ -215,6 +215,13 @@ impl World {
         reader
     }
 
+    /// Background of one worker, once.
+    pub fn once(&mut self, at: usize) -> Vec<Sent> {
+        self.workers[at].background(self.now, &mut self.pool);
+        self.balanced();
+        self.collect(at)
+    }
+
     /// Background of all workers until nothing more comes out.
     pub fn turn(&mut self) -> Vec<Sent> {
         let mut all = vec![];
@@ -315,8 +322,17 @@ impl World {
         self.snapshot.generation += 1;
         change(&mut self.snapshot);
         let plan = Arc::new(Plan::new(Arc::new(self.snapshot.clone())));
-        self.command(|| Command::Reconfigure(plan.clone()));
-        self.turn()
+        for (worker, ends) in self.workers.iter().zip(&mut self.ends) {
+            let change = worker.nat().prepare_change(plan.snapshot.nat.clone()).unwrap();
+            assert!(ends.commands.push(Command::Prepare { plan: plan.clone(), change }).is_ok());
+        }
+        let mut sent = self.turn();
+        let generation = self.snapshot.generation;
+        let ready = |e: &&Event| matches!(e, Event::Prepared { generation: of } if *of == generation);
+        assert_eq!(self.events.iter().filter(ready).count(), self.workers.len());
+        self.command(|| Command::Commit { generation });
+        sent.extend(self.turn());
+        sent
     }
 }
 

@@ -3,19 +3,23 @@
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
+use carrack_base::WorkerId;
 use carrack_base::counters::Accounts;
 use carrack_base::{IfIndex, InstanceId, PortId, Prefix4, Proto, Reason, VrfId};
 use carrack_frame::MemPool;
 use carrack_host::{ArpTimers, HostInterface};
 use carrack_io::{MemPeer, MemPort};
-use carrack_nat::policy::NatPolicy;
+use carrack_nat::policy::{Capacity, NatPolicy};
 use carrack_nat::row::{Endpoint, Filter, NatEvent, SessionKey, SessionRow, TcpState};
+use carrack_nat::{Change, WorkerGroup};
 use carrack_pipeline::mailbox::{Command, Dump, Event, PacketSlot, Row};
 use carrack_pipeline::snapshot::{Policers, Port, Snapshot, Vlan};
+use carrack_tables::PagePreference;
 use carrack_wire::MacAddr;
 use carrack_wire::arp::{ArpPacket, Operation};
 
 use super::*;
+use crate::handle::WorkerReport;
 use crate::request::{InForce, Request, RequestError};
 use crate::shared::WorkerState;
 use crate::stream::Next;
@@ -37,6 +41,9 @@ struct StandIn {
     dump: Option<(Dump, u64)>,
     walked: u64,
     generation: u64,
+    next: Option<(Arc<Plan>, Box<Change>)>,
+    slow: Option<u64>,
+    abandoned: u64,
 }
 
 impl StandIn {
@@ -53,27 +60,52 @@ impl StandIn {
             dump: None,
             walked: 0,
             generation: 1,
+            next: None,
+            slow: None,
+            abandoned: 0,
         }
     }
 
+    fn changed_over(&mut self, generation: u64) {
+        self.generation = generation;
+        self.ends.events.push(Event::Reconfigured { generation, sessions_ended: 3 }).ok().unwrap();
+    }
+
     fn command(&mut self, command: Command) {
+        if let Some(generation) = self.slow.take() {
+            self.changed_over(generation);
+        }
         match command {
             Command::Dump(dump) => self.dump = Some((dump, 0)),
             Command::Delete { request, keys } => {
                 let count = if self.index == 0 { keys.len() as u64 } else { 0 };
                 self.ends.events.push(Event::Deleted { request, count }).unwrap();
             }
-            Command::Reconfigure(plan) => {
+            Command::Prepare { plan, change } => {
                 let generation = plan.snapshot.generation;
                 assert_ne!(generation, 666, "told to die");
-                let event = if generation == 13 && self.index == 1 {
-                    Event::ReconfigureFailed { generation, error: "too small".to_owned() }
-                } else {
-                    self.generation = generation;
-                    Event::Reconfigured { generation, sessions_ended: 3 }
-                };
-                self.ends.events.push(event).ok().unwrap();
-                self.ends.events.push(Event::Retired(plan)).ok().unwrap();
+                // One that stands still before it is ready, for ever.
+                if generation != 13 || self.index != 1 {
+                    self.ends.events.push(Event::Prepared { generation }).ok().unwrap();
+                }
+                self.next = Some((plan, change));
+            }
+            Command::Commit { generation } => {
+                let (plan, change) = self.next.take().unwrap();
+                assert_eq!(plan.snapshot.generation, generation);
+                // One that stands still after it was told to change over, until the next command.
+                if generation == 14 && self.index == 1 {
+                    self.slow = Some(generation);
+                    return;
+                }
+                self.changed_over(generation);
+                self.ends.events.push(Event::Retired { plan, change: Some(change) }).ok().unwrap();
+            }
+            Command::Abandon { generation } => {
+                let (plan, change) = self.next.take().unwrap();
+                assert_eq!(plan.snapshot.generation, generation);
+                self.abandoned += 1;
+                self.ends.events.push(Event::Retired { plan, change: Some(change) }).ok().unwrap();
             }
             _ => {}
         }
@@ -144,13 +176,17 @@ impl DataPlane for StandIn {
         pool.free_all(&mut self.dead);
     }
 
+    fn is_preparing(&self) -> bool {
+        false
+    }
+
     fn accounts(&mut self) -> &Accounts {
         &self.accounts
     }
 
     fn write_stats(&mut self, out: &mut Vec<u64>) {
-        // In the places of bursts and packets.
-        out.extend_from_slice(&[self.walked, self.generation]);
+        // In the places of bursts, packets and so on.
+        out.extend_from_slice(&[self.walked, self.generation, self.abandoned]);
     }
 }
 
@@ -191,6 +227,19 @@ fn plan(generation: u64) -> Arc<Plan> {
 
 fn in_force(generation: u64) -> Box<InForce> {
     Box::new(InForce { plan: plan(generation), host: host() })
+}
+
+fn changes(workers: u8) -> Vec<Box<Change>> {
+    let group = WorkerGroup::new(workers, [1, 2, 3, 4]);
+    let (sizes, pages) = (Capacity::default(), PagePreference::Small);
+    let none = NatPolicy::default();
+    let change = |at| Change::prepare(WorkerId(at), &group, sizes, pages, &none, Arc::new(none.clone()));
+    (0..workers).map(|at| change(at).unwrap()).collect()
+}
+
+fn apply(handle: &Handle, generation: u64) -> Result<crate::request::Applied, RequestError> {
+    let wait = Duration::from_secs(60);
+    handle.ask_within(wait, |reply| Request::Apply { new: in_force(generation), changes: changes(2), reply })
 }
 
 fn host() -> HostConfig {
@@ -236,7 +285,7 @@ fn rig(workers: usize, depth: usize) -> Rig {
         thread_hook: None,
         sink: None,
     };
-    let threads = launch(setup, 2, |index, ends, _| Ok(StandIn::new(index, ends))).unwrap();
+    let threads = launch(setup, 3, |index, ends, _| Ok(StandIn::new(index, ends))).unwrap();
     Rig { threads, peers, pool }
 }
 
@@ -385,29 +434,41 @@ fn deletions_and_reloads_are_answered_once_all_workers_have() {
     assert_eq!(handle.delete_sessions(vec![key; 2_500]), Ok(2_500));
     assert_eq!(handle.delete_sessions(Vec::new()), Ok(0));
     assert_eq!(handle.clear_sessions(Filter::default()), Ok(2 * SESSIONS));
-    let applied = handle.ask(|reply| Request::Apply { new: in_force(2), reply }).unwrap();
+    let applied = apply(handle, 2).unwrap();
     assert_eq!(applied.sessions_ended, 6);
     assert_eq!(handle.snapshot().generation, 2);
 }
 
 #[test]
-fn reload_that_one_worker_refuses_is_taken_back_on_the_others() {
+fn reload_that_one_worker_never_makes_ready_for_changes_nothing() {
     let rig = rig(2, 256);
     let handle = &rig.threads.handle;
-    let Err(RequestError::Refused(why)) = handle.ask(|reply| Request::Apply { new: in_force(13), reply })
-    else {
-        panic!("not refused");
-    };
-    assert!(why.contains("worker 1") && why.contains("too small"), "{why}");
+    let Err(RequestError::Refused(why)) = apply(handle, 13) else { panic!("not refused") };
+    assert!(why.contains("worker 1 did not make ready") && why.contains("reload again"), "{why}");
     assert_eq!(handle.snapshot().generation, 1);
-    eventually("going back", || handle.workers().iter().all(|worker| worker.stats.packets == 1));
+    let as_before = |worker: &WorkerReport| worker.stats.packets == 1 && worker.stats.events_lost == 1;
+    eventually("taking it back", || handle.workers().iter().all(as_before));
+    // And the next one is as if nothing had been.
+    assert_eq!(apply(handle, 15).unwrap().sessions_ended, 6);
+}
+
+#[test]
+fn worker_that_changes_over_late_is_told_of_and_holds_nobody_up() {
+    let rig = rig(2, 256);
+    let handle = &rig.threads.handle;
+    let Err(RequestError::Timeout(why)) = apply(handle, 14) else { panic!("not late") };
+    assert!(why.contains("worker 1 has not changed over") && why.contains("nat-pool-changing"), "{why}");
+    assert_eq!(handle.snapshot().generation, 14, "the others work by it");
+    // Whatever wakes it up.
+    assert_eq!(apply(handle, 15).unwrap().sessions_ended, 6);
+    eventually("changing over", || handle.workers().iter().all(|worker| worker.stats.packets == 15));
 }
 
 #[test]
 fn dead_worker_ends_the_daemon_and_says_so() {
     let rig = rig(2, 256);
     let handle = &rig.threads.handle;
-    let _ = handle.ask(|reply| Request::Apply { new: in_force(666), reply });
+    let _ = apply(handle, 666);
     let Some(EndReason::Failed(why)) = handle.wait(Duration::from_secs(10)) else { panic!("did not end") };
     assert!(why.contains("worker"), "{why}");
     assert_eq!(handle.neighbours(), Err(RequestError::Stopped));
@@ -456,7 +517,7 @@ fn start_with_control_on(cores: &[usize]) -> Result<Threads, StartError> {
         thread_hook: None,
         sink: None,
     };
-    launch(setup, 2, |n, ends, _| Ok(StandIn::new(n, ends)))
+    launch(setup, 3, |n, ends, _| Ok(StandIn::new(n, ends)))
 }
 
 fn own_cores() -> usize {
@@ -495,7 +556,7 @@ fn run_over_files_ends_by_itself_once_nothing_moves() {
         sink: None,
     };
     let began = Instant::now();
-    let threads = launch(setup, 2, |n, ends, _| Ok(StandIn::new(n, ends))).unwrap();
+    let threads = launch(setup, 3, |n, ends, _| Ok(StandIn::new(n, ends))).unwrap();
     assert_eq!(threads.handle.wait(Duration::from_secs(10)), Some(EndReason::Idle));
     assert!(began.elapsed() > Duration::from_millis(400));
 }

@@ -182,7 +182,7 @@ impl Reference {
                 _ => false,
             },
             Reason::NatPortsExhausted => match self.policy.assignment {
-                Assignment::Deterministic { ports_per_subscriber: size } => {
+                Assignment::Deterministic { ports_per_subscriber: size, .. } => {
                     self.may_have_filled(proto, inside.ip, usize::from(size))
                 }
                 _ => self.policy.pooling == Pooling::Paired,

@@ -93,7 +93,7 @@ pub(super) fn in_pool(policy: &Instance, outside: Endpoint) -> bool {
 
 /// RFC 7422: the address and the ports of a subscriber, counted out one by one.
 pub(super) fn share(policy: &Instance, host: u32) -> Option<(u32, u16, u16)> {
-    let Assignment::Deterministic { ports_per_subscriber } = policy.assignment else { return None };
+    let Assignment::Deterministic { ports_per_subscriber, .. } = policy.assignment else { return None };
     let hosts = policy.subscribers.iter().flat_map(|prefix| prefix.address()..=prefix.last());
     let pool = policy.pools.first()?;
     let shares = policy.pools.iter().flat_map(|p| &p.ranges).flat_map(|r| r.first..=r.last).flat_map(|ip| {

@@ -107,7 +107,7 @@ fn draw_assignment(random: &mut Random) -> Assignment {
         0 => Assignment::Arbitrary,
         1 => Assignment::Blocks { size: 16, per_subscriber_max: 4, idle_release_s: 100 },
         2 => Assignment::Blocks { size: 8, per_subscriber_max: 3, idle_release_s: 0 },
-        _ => Assignment::Deterministic { ports_per_subscriber: 32 },
+        _ => Assignment::Deterministic { ports_per_subscriber: 32, overflow: None },
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::check::network::ip;
-use crate::model::{Config, ForwardConfig, NatConfig, PoolConfig, PortsConfig};
+use crate::model::{Config, ForwardConfig, NatConfig, OverflowConfig, PoolConfig, PortsConfig};
 use crate::plan;
 use crate::read::Notes;
 use crate::source::At;
@@ -15,7 +15,10 @@ pub(super) fn check(notes: &Notes, nat: &NatConfig) {
             nat.pools.iter().for_each(|pool| blocks(notes, pool, size));
         }
         PortsConfig::Blocks { .. } | PortsConfig::Arbitrary => {}
-        PortsConfig::Deterministic { ports_per_subscriber } => {
+        PortsConfig::Deterministic { ports_per_subscriber, overflow: dynamic } => {
+            if dynamic.as_ref().is_some_and(|dynamic| !overflow(notes, nat, dynamic)) {
+                return;
+            }
             deterministic(notes, nat, ports_per_subscriber.as_ref());
         }
     }
@@ -38,6 +41,29 @@ fn blocks(notes: &Notes, pool: &PoolConfig, size: &At<u16>) {
         );
         notes.warning(pool.ports.span, message);
     }
+}
+
+/// RFC 7422 §2, step 4: what is left for dynamic assignment is whole blocks, and leaves ports to the subscribers. False when not.
+fn overflow(notes: &Notes, nat: &NatConfig, dynamic: &OverflowConfig) -> bool {
+    let (ports, size) = (dynamic.ports.value, dynamic.size.value);
+    if size.is_power_of_two() && ports % size != 0 {
+        let (down, up) = (ports / size * size, u32::from(ports).next_multiple_of(u32::from(size)));
+        let near = if down == 0 { up.to_string() } else { format!("{down} or {up}") };
+        let message =
+            format!("{ports} ports are no whole blocks of {size}; write {near}, or another `block_size`");
+        notes.error(dynamic.ports.span, message);
+        return false;
+    }
+    if let Some(pool) = nat.pools.iter().find(|pool| pool.ports.value.count() <= u32::from(ports)) {
+        let message = format!(
+            "{ports} of the {} ports of pool `{}` leave no port to be a subscriber's own; lower it, or use mode = \"blocks\"",
+            pool.ports.value.count(),
+            pool.name
+        );
+        notes.error(dynamic.ports.span, message);
+        return false;
+    }
+    true
 }
 
 /// RFC 7422 §2: every subscriber has a range, so the pool must have room for all of them.

@@ -1,0 +1,441 @@
+//! A reload, in three steps, so that packets never wait for a walk over a table.
+//!
+//! 1. [`Change::prepare`], on any thread, reserves and builds all that is new.
+//! 2. From [`Nat::begin`] on, the worker still works by the old policy, all of it, while [`Nat::advance`] ends what the
+//!    new policy does not cover, a few lines between bursts. A session whose turn has not come goes on as it is; new ones
+//!    that the change would end are not made (`nat-pool-changing`). Nothing that stays is touched.
+//! 3. [`Nat::commit`] exchanges the policies at once: by then every session there is may stay as it is. Until then
+//!    [`Nat::abandon`] takes it all back, but for the sessions that have ended.
+//!
+//! Lines know their instance by a slot and their pool address by a number that no reload changes, so nothing has to be
+//! renumbered.
+
+use std::sync::{Arc, Weak};
+
+use carrack_base::{InstanceId, Now, Reason, WorkerId};
+use carrack_tables::{ArenaError, PagePreference};
+
+use crate::directory::{Directory, is_exempt, one_to_one_of};
+use crate::engine::{InstanceState, Nat};
+use crate::flow::Inside;
+use crate::line::{FORWARD, Session, Subscriber};
+use crate::ownership::{BlockMap, WorkerGroup};
+use crate::policy::{Capacity, Filtering, Instance, NatPolicy, Pooling};
+use crate::reconfigure::{Fate, covers, fates, is_forward_of, same_ports, serves, via_of};
+use crate::tables::{Hosts, Permissions};
+
+/// Lines looked at in one call: about as long as a burst takes.
+const LINES_AT_ONCE: u32 = 256;
+/// Sessions ended, and mappings and subscribers given up, in one call at most.
+const ENDS_AT_ONCE: u32 = 64;
+
+/// A new policy for one worker with all it needs, built away from the packet path. After [`Nat::commit`] it holds
+/// what the policy before needed, to be freed away from the packet path.
+#[derive(Debug)]
+pub struct Change {
+    policy: Arc<NatPolicy>,
+    directory: Directory,
+    /// What becomes of each old instance.
+    fates: Vec<Fate>,
+    /// Port tables of each new instance; `None` where it can keep those it has.
+    fresh: Vec<Option<InstanceState>>,
+    permissions: Option<Permissions>,
+    hosts: Option<Hosts>,
+    /// The old state after the commit.
+    retired: Vec<InstanceState>,
+}
+
+impl Change {
+    /// Builds the change from one policy to another for one worker of the group.
+    ///
+    /// # Errors
+    /// When memory for it cannot be had.
+    pub fn prepare(
+        worker: WorkerId,
+        group: &WorkerGroup,
+        capacity: Capacity,
+        pages: PagePreference,
+        old: &NatPolicy,
+        new: Arc<NatPolicy>,
+    ) -> Result<Box<Self>, ArenaError> {
+        let fates = fates(old, &new);
+        let mut fresh = Vec::with_capacity(new.instances.len());
+        for (to, instance) in new.instances.iter().enumerate() {
+            let before = fates.iter().position(|fate| fate.to == Some(to));
+            let before = before.and_then(|at| old.instances.get(at));
+            fresh.push(if before.is_some_and(|before| same_ports(before, instance)) {
+                None
+            } else {
+                Some(InstanceState::new(instance, worker, group, pages)?)
+            });
+        }
+        // Once reserved they stay: only what the old policy had no need of can be missing.
+        let small = pages.for_small_tables();
+        let by_address =
+            |p: &NatPolicy| p.instances.iter().any(|i| i.filtering.contains(&Filtering::AddressDependent));
+        let permissions =
+            (by_address(&new) && !by_address(old)).then(|| Permissions::new(capacity, small)).transpose()?;
+        let from_six = |p: &NatPolicy| p.instances.iter().any(|i| i.nat64.is_some());
+        let hosts = (from_six(&new) && !from_six(old)).then(|| Hosts::new(capacity, small)).transpose()?;
+        let directory = Directory::new(&new, group);
+        Ok(Box::new(Self { policy: new, directory, fates, fresh, permissions, hosts, retired: Vec::new() }))
+    }
+
+    /// What takes the change back for all workers, should one of them never answer: until a worker puts the change in
+    /// force, nobody gives out ports by it, and once it is withdrawn nobody waits for one who might.
+    #[must_use]
+    pub fn withdrawal(&self) -> Withdrawal {
+        let fresh = self.fresh.iter().flatten();
+        Withdrawal(fresh.map(|state| Arc::downgrade(&state.ports.map)).collect())
+    }
+
+    /// Does it concern sessions that are there, beyond timers, limits and the like?
+    fn reaches_sessions(&self) -> bool {
+        self.fates.iter().any(|fate| fate.reach_changed)
+    }
+
+    fn fate_of(&self, at: usize) -> Option<(&Fate, Option<&Instance>, Option<&InstanceState>)> {
+        let fate = self.fates.get(at)?;
+        let instance = fate.to.and_then(|to| self.policy.instances.get(to));
+        let fresh = fate.to.and_then(|to| self.fresh.get(to)).and_then(Option::as_ref);
+        Some((fate, instance, fresh))
+    }
+}
+
+/// Takes back a change that will not be put in force.
+#[derive(Debug)]
+pub struct Withdrawal(Vec<Weak<BlockMap>>);
+
+impl Withdrawal {
+    /// Does so.
+    pub fn withdraw(self) {
+        self.0.iter().filter_map(Weak::upgrade).for_each(|map| map.withdraw());
+    }
+}
+
+/// A change under way.
+#[derive(Debug)]
+pub(crate) struct Transition {
+    change: Box<Change>,
+    step: Step,
+    cursor: u32,
+    ended: u64,
+}
+
+/// What is looked through, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Sessions,
+    Mappings,
+    Subscribers,
+    Ready,
+}
+
+impl Nat {
+    /// Takes a new policy into force. Sessions that it still covers go on untouched; the others end. Returns how many
+    /// ended. Instances are known by name. On error nothing has changed. All at once, for where no packet waits: at
+    /// start and in tests. A running worker goes through the steps of the module's text.
+    ///
+    /// # Errors
+    /// When memory for a changed pool cannot be had.
+    pub fn configure(&mut self, policy: Arc<NatPolicy>, now: Now) -> Result<u64, ArenaError> {
+        let change = self.prepare_change(policy)?;
+        self.begin(change);
+        while !self.advance(now) {}
+        let ended = self.ended_by_change();
+        drop(self.commit(now));
+        Ok(ended)
+    }
+
+    /// Prepares a change of this worker's own policy, with nobody else's memory: [`Change::prepare`].
+    ///
+    /// # Errors
+    /// When memory for it cannot be had.
+    pub fn prepare_change(&self, policy: Arc<NatPolicy>) -> Result<Box<Change>, ArenaError> {
+        let (group, capacity) = (&self.group, self.tables.capacity());
+        Change::prepare(self.worker, group, capacity, self.pages, &self.policy, policy)
+    }
+
+    /// Begins a change. One that was under way is given up, and returned to be freed.
+    pub fn begin(&mut self, change: Box<Change>) -> Option<Box<Change>> {
+        let step = if change.reaches_sessions() { Step::Sessions } else { Step::Ready };
+        let before = self.abandon();
+        // Invariant: the change was prepared for the policy in force; of another it could not tell what stays.
+        debug_assert_eq!(change.fates.len(), self.policy.instances.len());
+        self.transition = Some(Transition { change, step, cursor: 0, ended: 0 });
+        before
+    }
+
+    /// Gives up a change that is not in force yet: the old policy goes on. To be freed.
+    pub fn abandon(&mut self) -> Option<Box<Change>> {
+        self.transition.take().map(|transition| transition.change)
+    }
+
+    /// Is a change under way?
+    #[must_use]
+    pub const fn is_changing(&self) -> bool {
+        self.transition.is_some()
+    }
+
+    /// Sessions that the change under way has ended.
+    #[must_use]
+    pub fn ended_by_change(&self) -> u64 {
+        self.transition.as_ref().map_or(0, |transition| transition.ended)
+    }
+
+    /// Prepares a few lines more for the change. True when all are, and when there is none.
+    pub fn advance(&mut self, now: Now) -> bool {
+        // Taken out for the time of the call; the ends of sessions do not ask for it.
+        let Some(mut transition) = self.transition.take() else { return true };
+        let mut ends = 0;
+        for _ in 0..LINES_AT_ONCE {
+            let found = match transition.step {
+                Step::Sessions => self.leave_session(&mut transition, now.s()),
+                Step::Mappings => self.leave_mapping(&mut transition),
+                Step::Subscribers => self.leave_subscriber(&mut transition, now.s()),
+                Step::Ready => break,
+            };
+            match found {
+                Some(ended) => ends += u32::from(ended),
+                None => {
+                    transition.cursor = 0;
+                    transition.step = match transition.step {
+                        Step::Sessions => Step::Mappings,
+                        Step::Mappings => Step::Subscribers,
+                        Step::Subscribers | Step::Ready => Step::Ready,
+                    };
+                }
+            }
+            if ends >= ENDS_AT_ONCE {
+                break;
+            }
+        }
+        let ready = transition.step == Step::Ready;
+        self.transition = Some(transition);
+        ready
+    }
+
+    /// Ends the next session if the new policy does not cover it. `None` when there is no next.
+    fn leave_session(&mut self, transition: &mut Transition, now_s: u32) -> Option<bool> {
+        let (id, session) = self.tables.sessions.iter_from(transition.cursor).next()?;
+        let session = *session;
+        transition.cursor = id + 1;
+        let ends = !self.outlives(&transition.change, &session);
+        if ends {
+            transition.ended += 1;
+            self.end_session(id, now_s);
+        }
+        Some(ends)
+    }
+
+    /// Would the session go on under the new policy?
+    fn outlives(&self, change: &Change, session: &Session) -> bool {
+        let at = self.slots.at(session.slot);
+        let (Some((fate, after, fresh)), Some(before)) = (change.fate_of(at), self.policy.instances.get(at))
+        else {
+            return false;
+        };
+        if !fate.reach_changed {
+            return true;
+        }
+        let Some(after) = after else { return false };
+        let endpoint_kept = match (fresh, self.states.get(at)) {
+            (None, _) => true,
+            (Some(new), Some(old)) => {
+                let subscriber = self.directory.subscriber_of(InstanceId(at as u16), session.inside());
+                new.ports.could_have_given(session, subscriber, &old.ports)
+            }
+            (Some(_), None) => false,
+        };
+        covers(after, session, endpoint_kept, before)
+    }
+
+    /// Removes the next mapping if it is of a forward rule that is gone or changed. Its sessions have ended.
+    fn leave_mapping(&mut self, transition: &mut Transition) -> Option<bool> {
+        let (id, mapping) = self.tables.mappings.iter_from(transition.cursor).next()?;
+        let mapping = *mapping;
+        transition.cursor = id + 1;
+        if mapping.flags & FORWARD == 0 {
+            return Some(false);
+        }
+        let after = transition.change.fate_of(self.slots.at(mapping.slot)).and_then(|(_, after, _)| after);
+        let inside = self.tables.inside_of(&mapping);
+        let via = self.tables.host(mapping.inside_ip).filter(|_| mapping.is_six()).map(|host| host.via);
+        let kept = after.is_some_and(|i| is_forward_of(i, &mapping, inside) && via == via_of(i, inside));
+        let ends = !kept && mapping.sessions == 0;
+        if ends {
+            self.tables.remove_mapping(id);
+        }
+        Some(ends)
+    }
+
+    /// The next subscriber gives back what it cannot keep, if its instance serves it no more, or by other pools.
+    fn leave_subscriber(&mut self, transition: &mut Transition, now_s: u32) -> Option<bool> {
+        let (id, subscriber) = self.tables.subscribers.iter_from(transition.cursor).next()?;
+        let subscriber = *subscriber;
+        transition.cursor = id + 1;
+        Some(self.give_back(&transition.change, id, &subscriber, now_s))
+    }
+
+    /// A session that the change would end was not made, but what was taken for it may still be the subscriber's.
+    #[cold]
+    pub(crate) fn give_back_again(&mut self, id: u32, now_s: u32) {
+        let Some(transition) = self.transition.take() else { return };
+        if self.tables.subscribers.is_live(id)
+            && let Some(subscriber) = self.tables.subscribers.get(id).copied()
+        {
+            self.give_back(&transition.change, id, &subscriber, now_s);
+        }
+        self.transition = Some(transition);
+    }
+
+    /// A subscriber gives back what it cannot keep. False when it can keep all.
+    fn give_back(&mut self, change: &Change, id: u32, subscriber: &Subscriber, now_s: u32) -> bool {
+        let at = self.slots.at(subscriber.slot);
+        let (Some((_, after, fresh)), Some(before)) = (change.fate_of(at), self.policy.instances.get(at))
+        else {
+            return false;
+        };
+        let served = after.is_some_and(|instance| {
+            instance.inside_vrf.0 == subscriber.inside_vrf && serves(instance, before, subscriber.who())
+        });
+        let new = fresh.filter(|_| served);
+        if served && new.is_none() {
+            return false;
+        }
+        let Self { tables, states, events, .. } = self;
+        let (Some(line), Some(state)) = (tables.subscribers.get_mut(id), states.get_mut(at)) else {
+            return false;
+        };
+        let mut send = |event| {
+            events.push(event);
+        };
+        for block in subscriber.blocks() {
+            if new.is_none_or(|new| new.ports.block_like(&state.ports, *block).is_none()) {
+                state.ports.release_block(before, line, *block, now_s, &mut send);
+            }
+        }
+        let ip = state.ports.ip_of(line.address);
+        let keeps = |new: &InstanceState| ip.is_some_and(|ip| new.ports.number_of(ip).is_some());
+        let stays_bound = after.map(|i| i.pooling) == Some(Pooling::Paired) && new.is_some_and(keeps);
+        if !stays_bound || line.is_unused() {
+            state.ports.unbind(before, line, &mut send);
+        }
+        if line.is_unused() {
+            tables.remove_subscriber(id);
+        }
+        true
+    }
+
+    /// Puts the prepared change in force. What was before is in the change that comes back, to be freed where no packet
+    /// waits for it. `None` when none was under way.
+    ///
+    /// To be called when [`Nat::advance`] has said that all lines are prepared; those that are not are prepared here.
+    pub fn commit(&mut self, now: Now) -> Option<Box<Change>> {
+        while !self.advance(now) {}
+        let Transition { mut change, .. } = self.transition.take()?;
+        let old = std::mem::replace(&mut self.policy, change.policy.clone());
+        std::mem::swap(&mut self.directory, &mut change.directory);
+        self.tables.take_extra(&mut change.permissions, &mut change.hosts);
+        self.take_states(&mut change, now.s());
+        let to = |at: usize| change.fates.get(at).and_then(|fate| fate.to);
+        self.slots = self.slots.moved(self.policy.instances.len(), to);
+        self.add_forwards(now.s());
+        let timeouts = old.instances.iter().map(|i| &i.timeouts);
+        self.renewal.start(timeouts.ne(self.policy.instances.iter().map(|i| &i.timeouts)));
+        self.renew_some(now.s());
+        change.policy = old;
+        Some(change)
+    }
+
+    /// Puts the states in the new order; new port tables take over from those they replace.
+    fn take_states(&mut self, change: &mut Change, now_s: u32) {
+        let mut old: Vec<Option<InstanceState>> =
+            std::mem::take(&mut self.states).into_iter().map(Some).collect();
+        for (to, fresh) in change.fresh.iter_mut().enumerate() {
+            let from = change.fates.iter().position(|fate| fate.to == Some(to));
+            let before = from.and_then(|at| old.get_mut(at)).and_then(Option::take);
+            let instance = self.policy.instances.get(to);
+            let mut state = match (fresh.take(), before) {
+                (Some(mut state), Some(mut before)) => {
+                    let paired = instance.is_some_and(|i| i.pooling == Pooling::Paired);
+                    state.ports.adopt(&mut before.ports, paired, now_s);
+                    std::mem::swap(&mut state.refused, &mut before.refused);
+                    change.retired.push(before);
+                    state
+                }
+                (Some(state), None) | (None, Some(state)) => state,
+                // Invariant: without a new state there is an old one, of the same name.
+                (None, None) => continue,
+            };
+            if let Some(instance) = instance {
+                state.ports.held_ports_max = crate::pool::held_ports_max(instance, &self.group);
+            }
+            state.ports.map.put_in_force();
+            self.states.push(state);
+        }
+        change.retired.extend(old.into_iter().flatten());
+    }
+
+    /// Refuses a session that the change under way would end: before anything is taken for it.
+    /// `mapping_new` says that it would need a mapping as well.
+    #[inline]
+    pub(crate) fn may_begin(
+        &self,
+        at: usize,
+        inside: Inside,
+        remote_ip: u32,
+        mapping_new: bool,
+    ) -> Result<(), Reason> {
+        match &self.transition {
+            None => Ok(()),
+            Some(transition) if self.stays(&transition.change, at, inside, remote_ip, mapping_new) => Ok(()),
+            Some(_) => Err(Reason::NatPoolChanging),
+        }
+    }
+
+    #[cold]
+    fn stays(&self, change: &Change, at: usize, inside: Inside, remote_ip: u32, mapping_new: bool) -> bool {
+        let (Some((fate, after, fresh)), Some(before)) = (change.fate_of(at), self.policy.instances.get(at))
+        else {
+            return false;
+        };
+        if !fate.reach_changed {
+            return true;
+        }
+        let Some(after) = after else { return false };
+        let one_to_one = |instance| match inside {
+            Inside::V4(ip) => one_to_one_of(instance, ip),
+            Inside::V6(_) => None,
+        };
+        let led = |instance: &Instance| instance.statics.iter().any(|rule| rule.leads_to(inside));
+        if before.inside_vrf != after.inside_vrf
+            || before.outside_vrf != after.outside_vrf
+            || (is_exempt(after, remote_ip) && !is_exempt(before, remote_ip))
+            || (!serves(after, before, inside) && !led(after))
+            || one_to_one(before) != one_to_one(after)
+        {
+            return false;
+        }
+        let Some(new) = fresh.filter(|_| mapping_new) else { return true };
+        let blocks = |instance: &Instance| instance.assignment.blocks().map(|blocks| blocks.size);
+        let subscriber = self.directory.subscriber_of(InstanceId(at as u16), inside);
+        let line = self.tables.find_subscriber(subscriber, before.inside_vrf);
+        let paired_elsewhere = |line: &Subscriber| {
+            let ip = self.states.get(at).and_then(|state| state.ports.ip_of(line.address));
+            ip.is_some_and(|ip| new.ports.number_of(ip).is_none())
+        };
+        before.pooling == after.pooling
+            && blocks(before) == blocks(after)
+            && !line.and_then(|id| self.tables.subscribers.get(id)).is_some_and(paired_elsewhere)
+    }
+
+    /// Would a change under way end this new session at once?
+    #[inline]
+    pub(crate) fn is_doomed(&self, session: &Session) -> bool {
+        match &self.transition {
+            None => false,
+            Some(transition) => !self.outlives(&transition.change, session),
+        }
+    }
+}
