@@ -215,6 +215,10 @@ reasons! {
     NatSubscriberTableFull, "nat-subscriber-table-full", Error, NatExhausted, "The subscriber table is full.";
     NatHostTableFull, "nat-host-table-full", Error, NatExhausted, "The table of IPv6 hosts is full.";
     NatIndexFull, "nat-index-full", Error, NatExhausted, "The lookup index found no slot within its bounded search.";
+    GatewayOutOfOrder, "gateway-out-of-order", Info, Silent, "A segment of a control connection came before one that is missing: a gateway reads in order, and its sender sends it again.";
+    GatewayBusy, "gateway-busy", Warning, Silent, "Gateways hold as much of control connections as they may; the segment is sent again.";
+    GatewayBadChecksum, "gateway-bad-checksum", Warning, Silent, "A packet of a control connection that a gateway would have read has a wrong transport checksum.";
+    GatewayFragment, "gateway-fragment", Info, Silent, "A fragment of a TCP segment of a control connection: a gateway reads whole segments.";
     NatSynTableFull, "nat-syn-table-full", Warning, Silent, "Too many unsolicited TCP SYNs from outside are held at once.";
     // Fragments
     FragmentTableFull, "fragment-table-full", Warning, Silent, "Too many fragmented packets are in flight.";

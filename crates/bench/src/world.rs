@@ -236,6 +236,7 @@ fn instance(subscribers: u32, workers: u8) -> Instance {
         logged: Default::default(),
         statics: Vec::new(),
         nat64: None,
+        gateways: vec![],
     }
 }
 

@@ -137,6 +137,7 @@ fn sizes(config: &Config) -> WorkerSizes {
             fragments: share(memory.fragments),
             held_fragments: share(memory.held_fragments),
             held_syns: share(memory.held_syns),
+            controls: share(memory.gateway_connections),
         },
         neighbours: memory.neighbours,
         held_for_neighbour: memory.held_for_neighbour,

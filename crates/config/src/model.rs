@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
+use carrack_alg::Protocol;
 use carrack_base::{Prefix, Prefix4, Prefix6, Proto, Range4};
 use carrack_host::ArpTimers;
 use carrack_io::DeviceSpec;
@@ -137,6 +138,8 @@ pub struct Memory {
     pub held_fragments: u32,
     /// Held unsolicited SYNs.
     pub held_syns: u32,
+    /// Control connections that gateways read.
+    pub gateway_connections: u32,
     /// Neighbours.
     pub neighbours: u32,
     /// Packets that wait for ARP, each worker.
@@ -361,6 +364,8 @@ pub struct NatConfig {
     pub inbound_refresh: [bool; 3],
     /// TCP without SYN may open a session.
     pub tcp_loose: bool,
+    /// Application gateways.
+    pub gateways: Vec<At<Protocol>>,
     /// Seconds a released port rests.
     pub port_hold_s: At<u32>,
     /// Most ports of an outside address and protocol held at once; 0 is unlimited.

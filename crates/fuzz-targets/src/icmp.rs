@@ -18,6 +18,7 @@ const CAPACITY: Capacity = Capacity {
     fragments: 8,
     held_fragments: 8,
     held_syns: 4,
+    controls: 16,
 };
 const SUBSCRIBER: u32 = ip([10, 0, 0, 5]);
 const REMOTE: u32 = ip([198, 51, 100, 7]);
@@ -55,6 +56,7 @@ fn instance() -> Instance {
         logged: Default::default(),
         statics: vec![],
         nat64: None,
+        gateways: vec![],
     }
 }
 

@@ -193,6 +193,7 @@ const SIZES: WorkerSizes = WorkerSizes {
         fragments: 8,
         held_fragments: 16,
         held_syns: 4,
+        controls: 16,
     },
     neighbours: 16,
     held_for_neighbour: 8,

@@ -1,5 +1,6 @@
 //! What a demonstration tries with real programs, and what it expects to see at both ends.
 
+mod ftp;
 mod inbound;
 mod manage;
 mod path;
@@ -62,6 +63,8 @@ pub fn all() -> Vec<Check> {
         any("two subscribers, one source port", udp::same_source_port),
         any("path MTU", path::path_mtu),
         any("upload over a narrow link", web::narrow_upload),
+        any("FTP, passive", ftp::passive),
+        carrack("FTP, active", ftp::active),
         any("inbound port forward", inbound::forward),
         any("hairpin call", inbound::hairpin),
         any("unsolicited inbound", inbound::unsolicited),

@@ -16,6 +16,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("unbound", "unbound"),
     ("socat", "socat"),
     ("iperf3", "iperf3"),
+    ("vsftpd", "vsftpd"),
     ("python3", "python3"),
     ("tshark", "tshark"),
     ("cmp", "diffutils"),

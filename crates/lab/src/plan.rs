@@ -107,6 +107,8 @@ pub const HTTP_PORT: u16 = 80;
 pub const ECHO_PORT: u16 = 7;
 /// Answers with the address and port that the question came from, over UDP and TCP.
 pub const WHOAMI_PORT: u16 = 7007;
+/// FTP.
+pub const FTP_PORT: u16 = 21;
 /// iperf3.
 pub const IPERF_PORT: u16 = 5201;
 

@@ -90,6 +90,12 @@ pub(crate) fn all(dir: &Path) -> Vec<Server> {
             ("tcp", plan::DIGEST_PORT),
             &["socat", "-t8", &digest, "SYSTEM:sha256sum"],
         ),
+        server(
+            Ns::Inet,
+            "ftp",
+            ("tcp", plan::FTP_PORT),
+            &["vsftpd", &dir.join("vsftpd.conf").display().to_string()],
+        ),
         server(Ns::Inet, "iperf3", ("tcp", plan::IPERF_PORT), &["iperf3", "-s", "--forceflush"]),
         server(
             Ns::Sub1,
@@ -100,12 +106,22 @@ pub(crate) fn all(dir: &Path) -> Vec<Server> {
     ]
 }
 
+/// Anonymous FTP of the web server's files.
+fn ftp_config(www: &Path) -> String {
+    format!(
+        "listen=YES\nbackground=NO\nanonymous_enable=YES\nno_anon_password=YES\nanon_root={}\nwrite_enable=NO\n\
+         connect_from_port_20=YES\nseccomp_sandbox=NO\nport_promiscuous=NO\nxferlog_enable=NO\n",
+        www.display()
+    )
+}
+
 /// Writes the served files: random ones to download, a page behind the port forward.
 pub(crate) fn write_files(dir: &Path) -> Result<()> {
     let (www, home) = (dir.join("www"), dir.join("home"));
     fs::create_dir_all(&www)?;
     fs::create_dir_all(&home)?;
     fs::write(home.join("index.html"), plan::HOME_PAGE)?;
+    fs::write(dir.join("vsftpd.conf"), ftp_config(&www))?;
     fs::write(www.join("index.html"), "Carrack's demonstration Internet.\n")?;
     for (name, bytes) in [(plan::BIG_FILE, plan::BIG_FILE_BYTES), (plan::SMALL_FILE, plan::SMALL_FILE_BYTES)]
     {

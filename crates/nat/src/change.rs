@@ -13,12 +13,13 @@
 use std::sync::{Arc, Weak};
 
 use carrack_base::{InstanceId, Now, Reason, WorkerId};
-use carrack_tables::{ArenaError, PagePreference};
+use carrack_tables::{ArenaError, KeyedHasher, PagePreference};
 
 use crate::directory::{Directory, is_exempt, one_to_one_of};
 use crate::engine::{InstanceState, Nat};
 use crate::flow::Inside;
 use crate::line::{FORWARD, Session, Subscriber};
+use crate::mediate::GatewayTables;
 use crate::ownership::{BlockMap, WorkerGroup};
 use crate::policy::{Capacity, Filtering, Instance, NatPolicy, Pooling};
 use crate::reconfigure::{Fate, covers, fates, is_forward_of, same_ports, serves, via_of};
@@ -41,6 +42,7 @@ pub struct Change {
     fresh: Vec<Option<InstanceState>>,
     permissions: Option<Permissions>,
     hosts: Option<Hosts>,
+    gateways: Option<GatewayTables>,
     /// The old state after the commit.
     retired: Vec<InstanceState>,
 }
@@ -77,8 +79,14 @@ impl Change {
             (by_address(&new) && !by_address(old)).then(|| Permissions::new(capacity, small)).transpose()?;
         let from_six = |p: &NatPolicy| p.instances.iter().any(|i| i.nat64.is_some());
         let hosts = (from_six(&new) && !from_six(old)).then(|| Hosts::new(capacity, small)).transpose()?;
+        let reads = |p: &NatPolicy| p.instances.iter().any(|i| !i.gateways.is_empty());
+        let hasher = KeyedHasher::new(group.seed());
+        let gateways = (reads(&new) && !reads(old))
+            .then(|| GatewayTables::new(capacity.controls, hasher, small))
+            .transpose()?;
         let directory = Directory::new(&new, group);
-        Ok(Box::new(Self { policy: new, directory, fates, fresh, permissions, hosts, retired: Vec::new() }))
+        let retired = Vec::new();
+        Ok(Box::new(Self { policy: new, directory, fates, fresh, permissions, hosts, gateways, retired }))
     }
 
     /// What takes the change back for all workers, should one of them never answer: until a worker puts the change in
@@ -187,6 +195,9 @@ impl Nat {
     pub fn advance(&mut self, now: Now) -> bool {
         // Taken out for the time of the call; the ends of sessions do not ask for it.
         let Some(mut transition) = self.transition.take() else { return true };
+        if transition.step == Step::Sessions && transition.cursor == 0 {
+            self.end_expectations(now.s());
+        }
         let mut ends = 0;
         for _ in 0..LINES_AT_ONCE {
             let found = match transition.step {
@@ -337,6 +348,11 @@ impl Nat {
         let old = std::mem::replace(&mut self.policy, change.policy.clone());
         std::mem::swap(&mut self.directory, &mut change.directory);
         self.tables.take_extra(&mut change.permissions, &mut change.hosts);
+        if self.controls.is_none()
+            && let Some(GatewayTables { controls, expectations }) = change.gateways.take()
+        {
+            (self.controls, self.expectations) = (Some(controls), Some(expectations));
+        }
         self.take_states(&mut change, now.s());
         let to = |at: usize| change.fates.get(at).and_then(|fate| fate.to);
         self.slots = self.slots.moved(self.policy.instances.len(), to);

@@ -8,7 +8,7 @@ use crate::directory::{Outside, is_exempt, one_to_one_of};
 use crate::engine::{Nat, Verdict, idle_timeout_s};
 use crate::flow::{Direction, Flow, Inside, Kind};
 use crate::line::{
-    HAIRPIN, INBOUND, INDEPENDENT, Mapping, NO_ADDRESS, NONE, ONE_TO_ONE, REFRESH_IN, SIX, Session,
+    CONTROL, HAIRPIN, INBOUND, INDEPENDENT, Mapping, NO_ADDRESS, NONE, ONE_TO_ONE, REFRESH_IN, SIX, Session,
 };
 use crate::policy::{Filtering, Instance, Logged, Mapping as MappingBehaviour};
 use crate::pool::Wish;
@@ -89,9 +89,9 @@ impl Nat {
         let subscriber = self.subscriber_for(instance, flow.inside())?;
         let made = match shared {
             Some(mapping) => Ok((mapping, false)),
-            None => {
-                self.new_mapping_of(instance, subscriber, inside, flow, behaviour, now).map(|id| (id, true))
-            }
+            None => self
+                .new_mapping_of(instance, subscriber, inside, flow, behaviour, false, now)
+                .map(|id| (id, true)),
         };
         let opened = made.and_then(|(mapping, fresh)| {
             let opened = self.open(instance, subscriber, mapping, flow, Direction::Out, hairpin, now);
@@ -111,7 +111,7 @@ impl Nat {
 
     /// The inside endpoint as mappings know it: an IPv6 host by its number, when it has one. All else of a binding is the
     /// same for both versions (RFC 6146 §3.5.1, RFC 6146 §3.5.1.1).
-    fn inside_endpoint(&self, flow: &Flow) -> Option<Endpoint> {
+    pub(crate) fn inside_endpoint(&self, flow: &Flow) -> Option<Endpoint> {
         let inside = flow.local(Direction::Out);
         if !flow.is_six() {
             return Some(inside);
@@ -120,14 +120,16 @@ impl Nat {
         Some(Endpoint { ip: host, ..inside })
     }
 
-    /// Makes a mapping, and the line of an IPv6 host that has none yet.
-    fn new_mapping_of(
+    /// Makes a mapping, and the line of an IPv6 host that has none yet. `pair` asks for a port and the one behind it.
+    #[allow(clippy::too_many_arguments, reason = "all of an endpoint's wishes")]
+    pub(crate) fn new_mapping_of(
         &mut self,
         instance: &Instance,
         subscriber: u32,
         inside: Option<Endpoint>,
         flow: &Flow,
         behaviour: MappingBehaviour,
+        pair: bool,
         now: Now,
     ) -> Result<u32, Reason> {
         let inside = match inside {
@@ -137,7 +139,7 @@ impl Nat {
                 port: flow.sport,
             },
         };
-        let made = self.new_mapping(instance, subscriber, inside, flow, behaviour, now);
+        let made = self.new_mapping(instance, subscriber, inside, flow, behaviour, pair, now);
         if made.is_err() && flow.is_six() {
             self.tables.remove_host_if_unused(inside.ip);
         }
@@ -166,6 +168,7 @@ impl Nat {
     }
 
     /// Makes a mapping for an inside endpoint, within the subscriber's limits.
+    #[allow(clippy::too_many_arguments, reason = "all of an endpoint's wishes")]
     fn new_mapping(
         &mut self,
         instance: &Instance,
@@ -173,6 +176,7 @@ impl Nat {
         inside: Endpoint,
         flow: &Flow,
         behaviour: MappingBehaviour,
+        pair: bool,
         now: Now,
     ) -> Result<u32, Reason> {
         if let Some(outside_ip) = one_to_one_of(instance, inside.ip).filter(|_| !flow.is_six()) {
@@ -184,7 +188,7 @@ impl Nat {
             let six = flow.is_six();
             return Err(if six { Reason::Nat64ProtocolUnsupported } else { Reason::NatProtocolUnsupported });
         }
-        let exactly = self.contiguous_port(instance, inside, flow);
+        let exactly = self.contiguous_port(instance.contiguity || pair, instance, inside, flow);
         let Self { tables, states, rng, events, .. } = self;
         let subscriber = tables.subscribers.get_mut(subscriber_id).ok_or(Reason::NatSubscriberTableFull)?;
         may_have_session(instance, subscriber.sessions, 0)?;
@@ -193,8 +197,8 @@ impl Nat {
         let wish = Wish {
             proto: flow.proto,
             inside_port: inside.port,
-            parity: instance.parity && udp,
-            contiguity: instance.contiguity && udp,
+            parity: (instance.parity || pair) && udp,
+            contiguity: (instance.contiguity || pair) && udp,
             strict: false,
             exactly,
         };
@@ -253,8 +257,14 @@ impl Nat {
     }
 
     /// The outside port that follows the one of the inside port's even neighbour (RTCP after RTP, RFC 4787 §4.2.3).
-    fn contiguous_port(&self, instance: &Instance, inside: Endpoint, flow: &Flow) -> Option<(u16, u16)> {
-        if !instance.contiguity || flow.proto != Proto::Udp || inside.port.is_multiple_of(2) {
+    fn contiguous_port(
+        &self,
+        wanted: bool,
+        instance: &Instance,
+        inside: Endpoint,
+        flow: &Flow,
+    ) -> Option<(u16, u16)> {
+        if !wanted || flow.proto != Proto::Udp || inside.port.is_multiple_of(2) {
             return None;
         }
         let neighbour = Endpoint { ip: inside.ip, port: inside.port - 1 };
@@ -304,6 +314,10 @@ impl Nat {
             ip_proto: flow.ip_proto,
             ..Session::default()
         };
+        let server = if direction == Direction::Out { remote.port } else { mapping.inside_port };
+        if instance.gateway_of(flow.proto, server).is_some() {
+            line.flags |= CONTROL;
+        }
         if mapping.is_six() {
             self.set_six(&mut line, &mapping)?;
         } else {
@@ -374,7 +388,11 @@ impl Nat {
         }
         // The far end may be an outside endpoint of this NAT too: its answers come back through it.
         let hairpin = self.directory.outside(instance.outside_vrf, flow.src).is_some();
-        self.open_in(instance, subscriber, mapping, flow, hairpin, now).map_err(|reason| {
+        let opened = self.open_in(instance, subscriber, mapping, flow, hairpin, now);
+        if opened.is_ok() {
+            self.take_expected(mapping, flow, now.s());
+        }
+        opened.map_err(|reason| {
             let inside = self.tables.mappings.get(mapping).map_or(v4(0), |m| self.tables.inside_of(m).into());
             self.note_refusal(instance.id.index(), inside, reason);
             self.drop_mapping_if_unused(mapping, now.s());
@@ -453,6 +471,9 @@ impl Nat {
     /// mappings admit everybody: that is what they are for.
     fn is_admitted(&self, instance: &Instance, mapping: u32, flow: &Flow) -> bool {
         if self.tables.mappings.get(mapping).is_some_and(Mapping::is_static) {
+            return true;
+        }
+        if self.is_expected(mapping, flow) {
             return true;
         }
         match instance.filtering.get(flow.proto.index()).copied().unwrap_or_default() {

@@ -8,7 +8,7 @@ use carrack_wire::tcp::flag;
 use crate::directory::Directory;
 use crate::engine::Nat;
 use crate::flow::Direction;
-use crate::line::{HAIRPIN, NONE, REFRESH_IN, SIX, Session};
+use crate::line::{CONTROL, HAIRPIN, NONE, REFRESH_IN, SIX, Session};
 use crate::row::TcpState;
 
 /// Bytes of a packet that a crossing may touch: IPv4 header without options, TCP up to its checksum.
@@ -138,7 +138,7 @@ impl Crossings<'_> {
             || session.ports(direction) != ports
             || session.state() != state
             || session.vrf(direction) != vrf.0
-            || session.flags & (HAIRPIN | SIX) != 0
+            || session.flags & (HAIRPIN | SIX | CONTROL) != 0
         {
             return None;
         }

@@ -8,7 +8,7 @@ use carrack_base::{Proto, VrfId};
 
 use crate::crossing::{Crossings, plus};
 use crate::flow::{Direction, hash_from_six};
-use crate::line::{HAIRPIN, REFRESH_IN, SIX, Session};
+use crate::line::{CONTROL, HAIRPIN, REFRESH_IN, SIX, Session};
 
 /// Bytes of an IPv6 packet that a crossing reads: its header, and TCP up to its checksum.
 pub const SIX_BYTES: usize = 58;
@@ -69,7 +69,7 @@ impl Crossings<'_> {
             || session.ports(Direction::Out) != ports
             || session.state() != state
             || session.inside_vrf != vrf.0
-            || session.flags & (HAIRPIN | SIX) != SIX
+            || session.flags & (HAIRPIN | SIX | CONTROL) != SIX
         {
             return None;
         }
@@ -90,7 +90,7 @@ impl Crossings<'_> {
             || session.ports(Direction::In) != ports
             || session.state() != state
             || session.outside_vrf != vrf.0
-            || session.flags & (HAIRPIN | SIX) != SIX
+            || session.flags & (HAIRPIN | SIX | CONTROL) != SIX
         {
             return None;
         }

@@ -11,9 +11,11 @@ use carrack_wire::tcp::flag;
 
 use crate::change::Transition;
 use crate::directory::Directory;
+use crate::expectations::Expectations;
 use crate::flow::{Direction, Flow, Inside, Kind};
 use crate::instances::Slots;
 use crate::line::{HAIRPIN, NONE, REFRESH_IN, Session};
+use crate::mediate::Controls;
 use crate::ownership::WorkerGroup;
 use crate::policy::{Capacity, Instance, NatPolicy};
 use crate::pool::Ports;
@@ -153,6 +155,9 @@ pub struct Nat {
     pub(crate) transition: Option<Transition>,
     /// Which instance a line's slot stands for.
     pub(crate) slots: Slots,
+    /// Only once some instance has a gateway, as the next one.
+    pub(crate) controls: Option<Box<Controls>>,
+    pub(crate) expectations: Option<Box<Expectations>>,
 }
 
 impl Nat {
@@ -193,6 +198,8 @@ impl Nat {
             renewal: Renewal::NOTHING,
             transition: None,
             slots: Slots::default(),
+            controls: None,
+            expectations: None,
         };
         this.configure(policy, now)?;
         Ok(this)

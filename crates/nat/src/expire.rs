@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use carrack_base::{Now, PoolId, Proto, Reason};
 
 use crate::engine::{Nat, idle_timeout_s};
-use crate::line::{FORWARD, Mapping, TOLD};
+use crate::line::{CONTROL, EXPECTED, FORWARD, Mapping, TOLD};
 use crate::policy::BlockRules;
 use crate::row::{Change, NatEvent};
 use crate::syn::OverdueSyn;
@@ -24,6 +24,7 @@ impl Nat {
         if lines > 0 {
             self.sweep(lines, now.s());
         }
+        self.sweep_expectations(elapsed, now.s());
         for at in 0..self.states.len() {
             self.release_idle_blocks(at, now.s());
         }
@@ -89,16 +90,20 @@ impl Nat {
         if session.flags & TOLD != 0 {
             self.tell_session(Change::SessionDeleted, &session);
         }
+        if session.flags & CONTROL != 0
+            && let Some(controls) = self.controls.as_mut()
+        {
+            controls.forget(id);
+        }
         self.drop_mapping_if_unused(session.mapping, now_s);
         self.release_subscriber_if_unused(session.subscriber, now_s);
         true
     }
 
     pub(crate) fn drop_mapping_if_unused(&mut self, id: u32, now_s: u32) {
-        let unused =
-            self.tables.mappings.get(id).is_some_and(|m| {
-                m.sessions == 0 && m.flags & FORWARD == 0 && self.tables.mappings.is_live(id)
-            });
+        let unused = self.tables.mappings.get(id).is_some_and(|m| {
+            m.sessions == 0 && m.flags & (FORWARD | EXPECTED) == 0 && self.tables.mappings.is_live(id)
+        });
         if unused {
             self.drop_mapping(id, now_s);
         }
@@ -111,6 +116,11 @@ impl Nat {
             self.tell_mapping(Change::MappingDeleted, id);
         }
         let Some(mapping) = self.tables.remove_mapping(id) else { return };
+        if mapping.flags & EXPECTED != 0
+            && let Some(expectations) = self.expectations.as_mut()
+        {
+            expectations.forget(id);
+        }
         let hold = mapping.proto() != Proto::Tcp;
         if let Some(state) = self.states.get_mut(self.slots.at(mapping.slot))
             && !mapping.is_static()

@@ -3,7 +3,8 @@
 //! [`Nat`] is one worker's engine. It owns all state of the subscribers that hash to its worker; all that workers share is a
 //! [`WorkerGroup`].
 //! `flow` says what a packet is, `engine` finds its session and rewrites it, `create` makes sessions, `expire` ends
-//! them, `errors` carries ICMP errors across, `manage` shows and deletes, `change` takes a new policy into force; `pool` and `blocks` give out ports, `directory` knows
+//! them, `errors` carries ICMP errors across, `mediate` shows packets of control connections
+//! to application gateways and `expectations` lets in whom those expect, `manage` shows and deletes, `change` takes a new policy into force; `pool` and `blocks` give out ports, `directory` knows
 //! whose address is whose.
 #![forbid(unsafe_code)]
 
@@ -18,11 +19,13 @@ mod deterministic;
 mod directory;
 mod engine;
 mod errors;
+mod expectations;
 mod expire;
 mod flow;
 mod instances;
 mod line;
 mod manage;
+mod mediate;
 pub mod nat64;
 mod ownership;
 pub mod policy;
@@ -49,6 +52,7 @@ pub use engine::{Nat, Verdict};
 pub use flow::{Direction, Flow, Inside, Kind, packed_key};
 pub use line::NONE as NO_LINE;
 pub use manage::Cursor;
+pub use mediate::{GatewayCounts, Mediated};
 pub use ownership::WorkerGroup;
 pub use rng::Rng;
 pub use syn::{KEPT_BYTES, OverdueSyn};

@@ -3,6 +3,7 @@
 //! Everything here is immutable once built and shared by all workers. The config crate guarantees what each field's
 //! comment demands; the engine relies on it.
 
+use carrack_alg::Protocol;
 use carrack_base::{InstanceId, PoolId, Prefix4, Proto, Range4, VrfId};
 
 use crate::flow::Inside;
@@ -318,6 +319,17 @@ pub struct Instance {
     pub statics: Vec<StaticRule>,
     /// IPv6 subscribers, when it translates for them.
     pub nat64: Option<Nat64>,
+    /// Application gateways that are switched on (RFC 4787 REQ-10, REQ-10a, RFC 5382 REQ-6).
+    pub gateways: Vec<Protocol>,
+}
+
+impl Instance {
+    /// The gateway that reads what goes to this port of a server.
+    #[inline]
+    #[must_use]
+    pub fn gateway_of(&self, proto: Proto, port: u16) -> Option<Protocol> {
+        self.gateways.iter().copied().find(|gateway| gateway.is_served_at(proto, port))
+    }
 }
 
 /// Table sizes of one worker.
@@ -337,6 +349,8 @@ pub struct Capacity {
     pub held_fragments: u32,
     /// Unsolicited SYNs held.
     pub held_syns: u32,
+    /// Control connections that gateways read, and as many connections that they expect.
+    pub controls: u32,
 }
 
 impl Default for Capacity {
@@ -349,6 +363,7 @@ impl Default for Capacity {
             fragments: 8_192,
             held_fragments: 1_024,
             held_syns: 4_096,
+            controls: 16_384,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Rewrites of packets in place: addresses, ports and checksums, by the session's precomputed changes. Nothing behind
-//! the transport header is touched: there are no application gateways (RFC 4787 REQ-10, RFC 5382 REQ-6).
+//! the transport header is touched: that is for application gateways, of which FTP's alone is on by default
+//! (RFC 4787 REQ-10, RFC 5382 REQ-6).
 
 use carrack_base::Proto;
 use carrack_wire::checksum::Delta;

@@ -18,6 +18,7 @@ mod fragments;
 mod local;
 mod local6;
 pub mod mailbox;
+mod mediate;
 mod nat_stage;
 mod neighbours;
 mod parse;

@@ -209,6 +209,13 @@ impl Worker {
                 if direction == Direction::In {
                     meta.destination = destination_of(frame.bytes(), meta);
                 }
+                if self.nat.is_control(line)
+                    && meta.flow.kind != Kind::IcmpError
+                    && let Err(reason) = self.mediate(frame, meta, direction, line, now)
+                {
+                    meta.fate = Fate::Dropped(reason);
+                    return Next::Stay;
+                }
                 if meta.is_fragment {
                     rewrite_identification(meta, frame.bytes_mut());
                 }
@@ -251,10 +258,13 @@ impl Worker {
         let is_error = meta.flow.kind == Kind::IcmpError;
         let way = if is_error { Some(self.nat.way_of_error()) } else { self.nat.way(line) };
         meta.line = line;
-        let crossed = match way {
+        let mut crossed = match way {
             Some(way) => self.cross(frame, meta, &way, direction, vrf),
             None => Err(Reason::SnapshotStale),
         };
+        if crossed.is_ok() && !is_error && self.nat.is_control(line) {
+            crossed = self.mediate(frame, meta, direction, line, now);
+        }
         if let Err(reason) = crossed {
             meta.fate = Fate::Dropped(reason);
             return Next::Stay;

@@ -1,5 +1,7 @@
 //! What a worker measures of itself.
 
+use carrack_nat::GatewayCounts;
+
 /// The stages, in the order a packet takes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -61,6 +63,8 @@ pub struct WorkerStats {
     pub mappings: u64,
     /// Subscribers now.
     pub subscribers: u64,
+    /// What application gateways have seen.
+    pub gateways: GatewayCounts,
 }
 
 impl WorkerStats {

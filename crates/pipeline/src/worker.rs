@@ -473,6 +473,7 @@ impl Worker {
         self.stats.sessions = self.nat.session_count() as u64;
         self.stats.mappings = self.nat.mapping_count() as u64;
         self.stats.subscribers = self.nat.subscriber_count() as u64;
+        self.stats.gateways = self.nat.gateway_counts();
         &self.stats
     }
 

@@ -3,6 +3,7 @@
 use carrack_base::counters::Accounts;
 use carrack_base::{Now, PortId};
 use carrack_frame::{Frame, FramePool};
+use carrack_nat::GatewayCounts;
 use carrack_pipeline::stats::{STAGES, StageStats};
 use carrack_pipeline::{Worker, WorkerStats};
 
@@ -53,6 +54,7 @@ impl DataPlane for Worker {
             sessions,
             mappings,
             subscribers,
+            gateways,
         } = Worker::stats(self);
         out.extend_from_slice(&[*bursts, *packets, *events_lost, *captures_lost]);
         out.extend_from_slice(&[*sessions, *mappings, *subscribers]);
@@ -60,11 +62,13 @@ impl DataPlane for Worker {
         for StageStats { packets, cycles } in stages {
             out.extend_from_slice(&[*packets, *cycles]);
         }
+        gateways.iter().for_each(|counts| out.extend_from_slice(counts));
     }
 }
 
 /// Words that [`DataPlane::write_stats`] writes.
-pub(crate) const STATS_WORDS: usize = 7 + 7 + 2 * STAGES.len();
+pub(crate) const STATS_WORDS: usize =
+    7 + 7 + 2 * STAGES.len() + size_of::<GatewayCounts>() / size_of::<u64>();
 
 pub(crate) fn read_stats(words: &mut Words<'_>) -> WorkerStats {
     let [bursts, packets, events_lost, captures_lost, sessions, mappings, subscribers] = words.take();
@@ -73,6 +77,7 @@ pub(crate) fn read_stats(words: &mut Words<'_>) -> WorkerStats {
         let [packets, cycles] = words.take();
         StageStats { packets, cycles }
     });
+    let gateways: GatewayCounts = std::array::from_fn(|_| words.take());
     let figures = WorkerStats { bursts, packets, burst_sizes, stages, ..WorkerStats::default() };
-    WorkerStats { events_lost, captures_lost, sessions, mappings, subscribers, ..figures }
+    WorkerStats { events_lost, captures_lost, sessions, mappings, subscribers, gateways, ..figures }
 }

@@ -330,6 +330,8 @@ impl Backend for Daemon {
                 "Copies of packets that a capture should have had, lost because its reader was slow.".into(),
             count: self.handle.workers().iter().map(|w| w.stats.captures_lost).sum(),
         });
+        let workers = self.handle.workers();
+        answer.engine.extend(summary::gateway_counters(workers.iter().map(|w| &w.stats.gateways)));
         answer.engine.extend(self.log.store().iter().flat_map(summary::store_counters));
         answer.engine.extend(self.log.exporters().iter().flat_map(summary::exporter_counters));
         Ok(answer)

@@ -1,8 +1,10 @@
 //! What is computed rather than copied: the stage graph, worker figures, counters.
 
+use carrack_alg::{Note, Protocol};
 use carrack_api::types::{EngineCounter, Graph, GraphNode, NamedCount, StageClocks, Worker};
 use carrack_base::counters::Accounts;
 use carrack_base::{REASONS, Reason};
+use carrack_nat::GatewayCounts;
 use carrack_natlog::{ExporterReport, StoreReport};
 use carrack_pipeline::stats::{STAGES, Stage};
 use carrack_runtime::{ControlCounters, WorkerReport};
@@ -166,6 +168,22 @@ pub(super) fn store_counters(report: &StoreReport) -> Vec<EngineCounter> {
         ("bytes", report.bytes, "Bytes of columnar files on disk."),
     ];
     counters("store", &rows)
+}
+
+/// What the application gateways of all workers count.
+pub(super) fn gateway_counters<'a>(
+    workers: impl Iterator<Item = &'a GatewayCounts> + Clone,
+) -> Vec<EngineCounter> {
+    let rows = Protocol::ALL.iter().flat_map(|protocol| Note::ALL.iter().map(move |note| (*protocol, *note)));
+    let sum = |protocol: Protocol, note: Note| {
+        workers.clone().filter_map(|counts| counts.get(protocol as usize)?.get(note as usize)).sum()
+    };
+    rows.map(|(protocol, note)| EngineCounter {
+        name: format!("gateway-{}-{}", protocol.name(), note.name()),
+        description: note.description().into(),
+        count: sum(protocol, note),
+    })
+    .collect()
 }
 
 fn counters(of: &str, rows: &[(&str, u64, &str)]) -> Vec<EngineCounter> {

@@ -6,6 +6,7 @@
 
 mod behaviour;
 mod demo;
+mod gateways;
 mod ipv6;
 mod life;
 mod limits;

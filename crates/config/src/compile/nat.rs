@@ -1,5 +1,6 @@
 //! NAT instances.
 
+use carrack_alg::Protocol;
 use carrack_base::{InstanceId, Prefix4, Prefix6, VrfId};
 use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
 use carrack_nat::policy::{Assignment, BlockRules, Instance, Limits, Overflow, Pool, StaticRule, Timeouts};
@@ -56,6 +57,7 @@ impl Build<'_> {
             logged: nat.log,
             statics: statics(nat),
             nat64: nat.nat64.as_ref().map(|nat64| self.build_nat64(nat, nat64)),
+            gateways: gateways(nat),
         }
     }
 
@@ -87,6 +89,14 @@ impl Build<'_> {
         };
         nat.pools.iter().map(build).collect()
     }
+}
+
+/// In the order of the protocols, each once.
+fn gateways(nat: &NatConfig) -> Vec<Protocol> {
+    let mut gateways: Vec<_> = nat.gateways.iter().map(|gateway| gateway.value).collect();
+    gateways.sort_unstable();
+    gateways.dedup();
+    gateways
 }
 
 /// A NAT64 prefix is known by its instance and itself.
@@ -169,5 +179,6 @@ fn retired(id: InstanceId, name: &str) -> Instance {
         logged: Default::default(),
         statics: Vec::new(),
         nat64: None,
+        gateways: vec![],
     }
 }

@@ -66,6 +66,7 @@ pub(super) const SECTIONS: &[SectionInfo] = &[
     list("nat.forward", STATIC, "Outside ports that lead to an inside host."),
 ];
 
+const GATEWAY: Kind = Word(&["ftp", "tftp", "sip"]);
 const MAPPING: Kind = Word(&["endpoint-independent", "address-and-port-dependent"]);
 const FILTERING: Kind = Word(&["endpoint-independent", "address-dependent", "address-and-port-dependent"]);
 
@@ -159,6 +160,15 @@ pub(super) const KEYS: &[KeyInfo] = &[
         InPlace,
         "{ tcp = true, udp = false, icmp = true }",
         "Whether a packet from outside keeps a session alive (RFC 4787 REQ-6).",
+    ),
+    row(
+        ("nat", "gateways"),
+        List(&GATEWAY, 16),
+        Value("[\"ftp\"]"),
+        InPlace,
+        "[]",
+        "Application gateways that are switched on: protocols whose messages name addresses are read and rewritten. A change \
+         holds for new control connections (RFC 4787 REQ-10, RFC 5382 REQ-6).",
     ),
     row(
         ("nat", "tcp_loose"),

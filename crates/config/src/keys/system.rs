@@ -187,6 +187,15 @@ pub(super) const KEYS: &[KeyInfo] = &[
         "TCP SYNs from outside that wait for a matching one from inside (RFC 5382 REQ-4).",
     ),
     row(
+        ("memory", "gateway_connections"),
+        Count(16, 1 << 22, "connections"),
+        Value("16_384"),
+        NeedsRestart,
+        "65_536",
+        "Control connections that application gateways read, and as many connections that they expect; takes memory (about \
+         900 bytes each) only where `gateways` of a `[[nat]]` names some.",
+    ),
+    row(
         ("memory", "neighbours"),
         Count(16, 1 << 20, "neighbours"),
         Value("16_384"),

@@ -60,6 +60,7 @@ pub(super) fn memory(section: &Section<'_>) -> Memory {
         fragments: section.value("fragments"),
         held_fragments: section.value("held_fragments"),
         held_syns: section.value("held_syns"),
+        gateway_connections: section.value("gateway_connections"),
         neighbours: section.value("neighbours"),
         held_for_neighbour: section.value("held_for_neighbour"),
     }

@@ -39,6 +39,7 @@ fn instance(addresses: u32, port_last: u16, size: u16) -> Instance {
         logged: Default::default(),
         statics: vec![],
         nat64: None,
+        gateways: vec![],
     }
 }
 

@@ -92,6 +92,7 @@ pub fn instance() -> Instance {
         logged: Default::default(),
         statics: vec![],
         nat64: None,
+        gateways: vec![],
     }
 }
 
@@ -146,6 +147,7 @@ pub const SMALL: Capacity = Capacity {
     fragments: 16,
     held_fragments: 16,
     held_syns: 16,
+    controls: 64,
 };
 
 pub fn world(instance: Instance) -> World {

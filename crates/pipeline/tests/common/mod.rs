@@ -56,6 +56,7 @@ pub const SIZES: WorkerSizes = WorkerSizes {
         fragments: 64,
         held_fragments: 128,
         held_syns: 16,
+        controls: 64,
     },
     neighbours: 64,
     held_for_neighbour: 32,

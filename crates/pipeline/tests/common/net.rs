@@ -145,6 +145,7 @@ pub fn instance(id: u16, inside_vrf: u16, outside_vrf: u16, pool: &str) -> Insta
         logged: Default::default(),
         statics: vec![],
         nat64: None,
+        gateways: vec![],
     }
 }
 

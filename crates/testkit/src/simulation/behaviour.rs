@@ -95,6 +95,7 @@ pub(super) fn draw(random: &mut Random, side: usize, two: bool, static_rules: bo
         logged: Default::default(),
         statics: vec![],
         nat64: None,
+        gateways: vec![],
     };
     policy.assignment = draw_assignment(random);
     policy.pooling = [Pooling::Paired, Pooling::Paired, Pooling::Arbitrary][random.below(3)];

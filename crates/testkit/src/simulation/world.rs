@@ -125,6 +125,7 @@ impl World {
             fragments: 64,
             held_fragments: 64,
             held_syns: 16,
+            controls: 64,
         };
         let sizes = WorkerSizes { nat, neighbours: 64, held_for_neighbour: 32 };
         let seed = [0; 4].map(|_| random.bits());

@@ -5,12 +5,13 @@ use crate::source::{SourceFile, code_only, has_word};
 
 /// The crates, lowest first: an edge may only point to an earlier one. `io` is below `config`, which checks
 /// device descriptions with it.
-const ORDER: [&str; 21] = [
+const ORDER: [&str; 22] = [
     "wire",
     "base",
     "xlat",
     "frame",
     "tables",
+    "alg",
     "nat",
     "pipeline",
     "host",
@@ -29,7 +30,7 @@ const ORDER: [&str; 21] = [
     "xtask",
 ];
 /// Crates that know neither async runtime, config files, API types nor DPDK.
-const PURE: [&str; 8] = ["wire", "base", "xlat", "frame", "tables", "nat", "pipeline", "host"];
+const PURE: [&str; 9] = ["wire", "base", "xlat", "frame", "tables", "alg", "nat", "pipeline", "host"];
 /// What those may not depend on, in any kind of dependency.
 const NOT_FOR_PURE: [&str; 8] =
     ["tokio", "axum", "toml", "clap", "hyper", "carrack-config", "carrack-api", "carrack-io-dpdk"];

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use carrack_alg::Protocol;
 use carrack_base::{Prefix, Prefix4, Prefix6, Proto, Range4};
 use carrack_io::DeviceSpec;
 use carrack_nat::policy::{ExhaustedIcmp, Filtering, Logged, Mapping, Pooling};
@@ -205,6 +206,7 @@ from_word! {
     Idle { "sleep" => Idle::Sleep, "poll" => Idle::Poll }
     HugePages { "auto" => HugePages::Auto, "1G" => HugePages::OneG, "2M" => HugePages::TwoM, "off" => HugePages::Off }
     Side { "plain" => Side::Plain, "inside" => Side::Inside, "outside" => Side::Outside }
+    Protocol { "ftp" => Protocol::Ftp, "tftp" => Protocol::Tftp, "sip" => Protocol::Sip }
     Pooling { "paired" => Pooling::Paired, "arbitrary" => Pooling::Arbitrary }
     Mapping {
         "endpoint-independent" => Mapping::EndpointIndependent,

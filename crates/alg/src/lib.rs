@@ -1,0 +1,264 @@
+//! Application gateways: protocols whose messages name addresses and ports, so that a NAT has to read along.
+//!
+//! A [`Gateway`] sees one message of a control connection after the other, in order and whole, says what to write instead
+//! ([`Edits`]) and who will connect to whom ([`Ground::open`]). It knows neither packets nor tables nor time: `stream` makes
+//! messages of TCP segments and keeps their numbers right, and the NAT engine provides the ground. Each protocol is one
+//! file, [`ftp`] first.
+#![forbid(unsafe_code)]
+
+mod edits;
+pub mod ftp;
+#[cfg(test)]
+mod ground;
+pub mod sip;
+pub mod stream;
+mod text;
+pub mod tftp;
+
+pub use edits::{EDIT_TEXT_MAX, EDITS_MAX, Edits};
+
+use core::net::{IpAddr, SocketAddrV4};
+
+use carrack_base::Proto;
+
+/// Which protocols have a gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Protocol {
+    /// RFC 959, RFC 2428; RFC 6384 between IPv6 and IPv4.
+    Ftp = 0,
+    /// RFC 1350.
+    Tftp = 1,
+    /// RFC 3261.
+    Sip = 2,
+}
+
+impl Protocol {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Ftp, Self::Tftp, Self::Sip];
+
+    /// The word for config, CLI and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ftp => "ftp",
+            Self::Tftp => "tftp",
+            Self::Sip => "sip",
+        }
+    }
+
+    /// The protocol of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|protocol| protocol.name() == name)
+    }
+
+    /// Do its control connections go to this port of a server?
+    #[inline]
+    #[must_use]
+    pub const fn is_served_at(self, proto: Proto, port: u16) -> bool {
+        match self {
+            Self::Ftp => matches!((proto, port), (Proto::Tcp, 21)),
+            Self::Tftp => matches!((proto, port), (Proto::Udp, 69)),
+            Self::Sip => matches!((proto, port), (Proto::Tcp | Proto::Udp, 5_060)),
+        }
+    }
+
+    /// What reads its messages.
+    #[must_use]
+    pub fn gateway(self) -> &'static dyn Gateway {
+        match self {
+            Self::Ftp => &ftp::Ftp,
+            Self::Tftp => &tftp::Tftp,
+            Self::Sip => &sip::Sip,
+        }
+    }
+}
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The subscriber.
+    Inside = 0,
+    /// The far end.
+    Outside = 1,
+}
+
+impl Side {
+    /// The one who listens.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Inside => Self::Outside,
+            Self::Outside => Self::Inside,
+        }
+    }
+}
+
+/// The ends of a control connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ends {
+    /// The subscriber's host.
+    pub inside: IpAddr,
+    /// Its port.
+    pub inside_port: u16,
+    /// What it has outside.
+    pub outside: SocketAddrV4,
+    /// The far end.
+    pub remote: SocketAddrV4,
+    /// Who opened the connection.
+    pub client: Side,
+    /// TCP or UDP.
+    pub proto: Proto,
+}
+
+impl Ends {
+    /// Does the connection go from IPv6 to IPv4?
+    #[must_use]
+    pub const fn crosses(&self) -> bool {
+        matches!(self.inside, IpAddr::V6(_))
+    }
+}
+
+/// From where a connection or datagrams are expected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum From {
+    /// The far end of the control connection, any port.
+    Remote,
+    /// Anybody.
+    Anybody,
+}
+
+/// An expected connection to the subscriber's host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Want {
+    /// Transport protocol.
+    pub proto: Proto,
+    /// Port of the subscriber's host it will arrive at.
+    pub inside_port: u16,
+    /// Who may come.
+    pub from: From,
+    /// Seconds until it is not expected any more.
+    pub lifetime_s: u16,
+    /// Connections it is good for; 0 for any number.
+    pub uses: u16,
+    /// The outside port is to be even for an even one, and the next one's is to be behind it (RTP and RTCP,
+    /// RFC 4787 §4.2.3), if possible.
+    pub pair: bool,
+}
+
+/// What a gateway has seen, for counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Note {
+    /// A control connection began.
+    Connection = 0,
+    /// A message was rewritten.
+    Rewritten = 1,
+    /// An expected connection was allowed for.
+    Opened = 2,
+    /// A message named an address that is not the sender's, or a port below 1024: left as it is (RFC 2577 §3).
+    Foreign = 3,
+    /// A message of the kind that is rewritten made no sense: left as it is.
+    Malformed = 4,
+    /// No mapping could be had: limits or resources. Left as it is.
+    NoRoom = 5,
+    /// The connection is encrypted or unintelligible from now on, and not read any more.
+    Transparent = 6,
+    /// The table of control connections was full: this one is not read.
+    TableFull = 7,
+}
+
+impl Note {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Connection,
+        Self::Rewritten,
+        Self::Opened,
+        Self::Foreign,
+        Self::Malformed,
+        Self::NoRoom,
+        Self::Transparent,
+        Self::TableFull,
+    ];
+
+    /// The word for CLI and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Connection => "connections",
+            Self::Rewritten => "rewritten",
+            Self::Opened => "opened",
+            Self::Foreign => "foreign",
+            Self::Malformed => "malformed",
+            Self::NoRoom => "no-room",
+            Self::Transparent => "transparent",
+            Self::TableFull => "table-full",
+        }
+    }
+}
+
+impl Note {
+    /// One sentence for people.
+    #[must_use]
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::Connection => "Control connections that the gateway began to read.",
+            Self::Rewritten => "Messages that the gateway rewrote.",
+            Self::Opened => "Expected connections that the gateway allowed for.",
+            Self::Foreign => {
+                "Messages left as they were: they name an address that is not the sender's, or a port below 1024."
+            }
+            Self::Malformed => {
+                "Messages left as they were: of the kind that is rewritten, but without sense."
+            }
+            Self::NoRoom => {
+                "Messages left as they were: no outside endpoint could be had for what they name."
+            }
+            Self::Transparent => "Control connections not read any further: encrypted or unintelligible.",
+            Self::TableFull => "Control connections not read: the table of them was full.",
+        }
+    }
+}
+
+/// What the NAT does for a gateway.
+pub trait Ground {
+    /// Gives the inside port an outside endpoint, and lets in who is expected. `None` when there is no room for it.
+    fn open(&mut self, want: &Want) -> Option<SocketAddrV4>;
+    /// The port of the subscriber's host that this port of its outside address leads to.
+    fn inside_port(&mut self, proto: Proto, outside_port: u16) -> Option<u16>;
+    /// Counts.
+    fn note(&mut self, note: Note);
+}
+
+/// What a gateway remembers of a control connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Memory {
+    /// FTP's part.
+    pub ftp: ftp::Memory,
+}
+
+/// How far a gateway has read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    /// So many bytes are done with; at least 1.
+    Done(usize),
+    /// The message goes on: show all of it when there is more.
+    More,
+    /// Nothing is to be read of this connection any more, either way.
+    Transparent,
+}
+
+/// One protocol's reader. It holds no state of its own.
+pub trait Gateway: Sync {
+    /// Reads one message at the start of `bytes`, which `side` sends, and says what to write instead.
+    fn read(
+        &self,
+        memory: &mut Memory,
+        side: Side,
+        bytes: &[u8],
+        ends: &Ends,
+        ground: &mut dyn Ground,
+        edits: &mut Edits,
+    ) -> Reading;
+}

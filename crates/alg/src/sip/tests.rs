@@ -1,0 +1,198 @@
+use carrack_base::Proto;
+
+use super::*;
+use crate::ground::Field;
+
+/// The host's port 5060 is 192.0.2.1:40000 outside.
+fn ends(proto: Proto) -> Ends {
+    Ends {
+        inside_port: 5_060,
+        outside: "192.0.2.1:40000".parse().unwrap(),
+        remote: "198.51.100.7:5060".parse().unwrap(),
+        proto,
+        ..crate::ground::ends("10.0.0.5")
+    }
+}
+
+fn read(side: Side, text: &str, field: &mut Field, proto: Proto) -> (Reading, String) {
+    let mut edits = Edits::default();
+    let mut memory = crate::Memory::default();
+    let reading = Sip.read(&mut memory, side, text.as_bytes(), &ends(proto), field, &mut edits);
+    let mut out = vec![0; 8_000];
+    let len = edits.apply(text.as_bytes(), &mut out).unwrap();
+    (reading, String::from_utf8(out[..len].to_vec()).unwrap())
+}
+
+fn message(head: &[&str], body: &[&str]) -> String {
+    let body: String = body.iter().map(|line| format!("{line}\r\n")).collect();
+    let head: String = head.iter().map(|line| format!("{line}\r\n")).collect();
+    format!("{head}Content-Length: {}\r\n\r\n{body}", body.len())
+}
+
+const OFFER: [&str; 8] = [
+    "v=0",
+    "o=alice 1 1 IN IP4 10.0.0.5",
+    "s=-",
+    "c=IN IP4 10.0.0.5",
+    "t=0 0",
+    "m=audio 6000 RTP/AVP 0 8",
+    "a=rtcp:6001",
+    "a=sendrecv",
+];
+
+#[test]
+fn an_invitation_names_outside_endpoints_and_its_new_length() {
+    let mut field = Field::default();
+    let invite = message(
+        &[
+            "INVITE sip:bob@198.51.100.7 SIP/2.0",
+            "Via: SIP/2.0/UDP 10.0.0.5:5060;branch=z9hG4bK1",
+            "From: \"a\" <sip:alice@10.0.0.5>;tag=1",
+            "To: <sip:bob@198.51.100.7>",
+            "Call-ID: 1@10.0.0.5",
+            "Contact: <sip:alice@10.0.0.5:5060>",
+            "Content-Type: application/sdp",
+        ],
+        &OFFER,
+    );
+    let (reading, out) = read(Side::Inside, &invite, &mut field, Proto::Udp);
+    assert_eq!(reading, Reading::Done(invite.len()));
+    let expected = message(
+        &[
+            "INVITE sip:bob@198.51.100.7 SIP/2.0",
+            "Via: SIP/2.0/UDP 192.0.2.1:40000;branch=z9hG4bK1",
+            "From: \"a\" <sip:alice@192.0.2.1:40000>;tag=1",
+            "To: <sip:bob@198.51.100.7>",
+            "Call-ID: 1@10.0.0.5",
+            "Contact: <sip:alice@192.0.2.1:40000>",
+            "Content-Type: application/sdp",
+        ],
+        &[
+            "v=0",
+            "o=alice 1 1 IN IP4 192.0.2.1",
+            "s=-",
+            "c=IN IP4 192.0.2.1",
+            "t=0 0",
+            "m=audio 20000 RTP/AVP 0 8",
+            "a=rtcp:20001",
+            "a=sendrecv",
+        ],
+    );
+    assert_eq!(out, expected);
+    assert_eq!(field.opened, [6_000, 6_001]);
+    assert_eq!(field.notes, [Note::Rewritten]);
+}
+
+#[test]
+fn what_comes_back_names_inside_endpoints_again() {
+    let mut field = Field::default();
+    let answer = message(
+        &[
+            "SIP/2.0 200 OK",
+            "v: SIP/2.0/UDP 192.0.2.1:40000;branch=z9hG4bK1;received=192.0.2.1;rport=40000",
+            "f: <sip:alice@192.0.2.1:40000>;tag=1",
+            "t: <sip:bob@198.51.100.7>;tag=2",
+            "m: <sip:bob@198.51.100.7:5060>",
+        ],
+        &["v=0", "o=bob 1 1 IN IP4 198.51.100.7", "c=IN IP4 198.51.100.7", "m=audio 7000 RTP/AVP 0"],
+    );
+    let (_, out) = read(Side::Outside, &answer, &mut field, Proto::Udp);
+    assert!(
+        out.contains("v: SIP/2.0/UDP 10.0.0.5:5060;branch=z9hG4bK1;received=10.0.0.5;rport=40000"),
+        "{out}"
+    );
+    assert!(out.contains("f: <sip:alice@10.0.0.5:5060>;tag=1") && out.contains("m=audio 7000"), "{out}");
+    let call = "INVITE sip:alice@192.0.2.1:40000 SIP/2.0\r\nVia: SIP/2.0/UDP 198.51.100.7\r\n\r\n";
+    let (_, out) = read(Side::Outside, call, &mut field, Proto::Udp);
+    assert!(out.starts_with("INVITE sip:alice@10.0.0.5:5060 SIP/2.0\r\n"), "{out}");
+    assert!(field.opened.is_empty());
+}
+
+#[test]
+fn addresses_of_others_and_parts_of_longer_ones_stay() {
+    let mut field = Field::default();
+    let text = message(
+        &[
+            "INVITE sip:bob@110.0.0.5 SIP/2.0",
+            "Via: SIP/2.0/UDP 10.0.0.55:5060;x=10.0.0.5.example",
+            "Subject: 10.0.0.5",
+        ],
+        &[
+            "v=0",
+            "o=alice 1 1 IN IP4 10.0.0.6",
+            "c=IN IP4 10.0.0.6",
+            "m=audio 6000 RTP/AVP 0",
+            "m=video 80 RTP/AVP 31",
+        ],
+    );
+    assert_eq!(read(Side::Inside, &text, &mut field, Proto::Udp).1, text);
+    assert_eq!(field.notes, [Note::Foreign; 2]);
+    assert!(field.opened.is_empty());
+}
+
+#[test]
+fn media_have_their_own_addresses_and_port_0_offers_nothing() {
+    let mut field = Field::default();
+    let text = message(
+        &["INVITE sip:b@c SIP/2.0"],
+        &[
+            "v=0",
+            "c=IN IP4 10.9.9.9",
+            "m=audio 6000 RTP/AVP 0",
+            "c=IN IP4 10.0.0.5",
+            "m=video 0 RTP/AVP 31",
+            "c=IN IP4 10.0.0.5",
+            "m=image 6010 udptl t38",
+            "c=IN IP4 10.0.0.5",
+            "a=rtcp:6013 IN IP4 10.0.0.5",
+        ],
+    );
+    let out = read(Side::Inside, &text, &mut field, Proto::Udp).1;
+    assert!(
+        out.contains("m=audio 20000 ") && out.contains("m=video 0 ") && out.contains("m=image 20010 "),
+        "{out}"
+    );
+    assert!(
+        out.contains("c=IN IP4 10.9.9.9\r\n") && out.contains("a=rtcp:20013 IN IP4 192.0.2.1\r\n"),
+        "{out}"
+    );
+    assert_eq!(field.opened, [6_000, 6_001, 6_010, 6_013]);
+}
+
+#[test]
+fn over_tcp_a_message_is_waited_for_and_its_successor_is_another() {
+    let mut field = Field::default();
+    let one = message(&["INVITE sip:b@c SIP/2.0", "Via: SIP/2.0/TCP 10.0.0.5"], &OFFER);
+    for cut in 1..one.len() {
+        assert_eq!(read(Side::Inside, &one[..cut], &mut field, Proto::Tcp).0, Reading::More, "{cut}");
+    }
+    let two = format!("{one}{one}");
+    assert_eq!(read(Side::Inside, &two, &mut field, Proto::Tcp).0, Reading::Done(one.len()));
+    assert_eq!(read(Side::Inside, "\r\n\r\nINVITE", &mut field, Proto::Tcp).0, Reading::Done(4));
+    assert_eq!(read(Side::Inside, "GET / HTTP/1.1\r\n\r\n", &mut field, Proto::Tcp).0, Reading::Transparent);
+}
+
+/// RFC 3261 §10.2.
+#[test]
+fn who_registers_is_reached_until_the_registration_expires() {
+    let mut field = Field::default();
+    let text = "REGISTER sip:c SIP/2.0\r\nContact: <sip:a@10.0.0.5:5070>;expires=60\r\n\r\n";
+    let out = read(Side::Inside, text, &mut field, Proto::Udp).1;
+    assert!(out.contains("<sip:a@192.0.2.1:20070>"), "{out}");
+    assert_eq!(field.opened, [5_060, 5_070]);
+}
+
+#[test]
+fn nonsense_neither_breaks_it_nor_is_changed() {
+    let mut field = Field::default();
+    for text in [
+        "",
+        "x",
+        "\0\0\0\0",
+        "SIP/2.0 \r\n\r\n",
+        "INVITE a SIP/2.0\r\nContent-Length: 99999999999\r\n\r\nv=0\r\nm=\r\nc=IN IP4 \r\n",
+        "INVITE a SIP/2.0\r\n\r\nv=0\r\nm=audio\r\nm=audio 99999 RTP/AVP 0\r\na=rtcp:\r\no= IN IP4 ",
+    ] {
+        assert_eq!(read(Side::Inside, text, &mut field, Proto::Udp).1, text);
+    }
+}

@@ -1,0 +1,345 @@
+//! Control connections that a gateway reads: their table, and the way of a packet between engine and gateway
+//! ([ADR 9](../../../docs/adr/0009-gateways.md)).
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+
+use carrack_alg::stream::{Halves, Passed, Refused, Scratch, Talk};
+use carrack_alg::{Edits, Ends, Ground, Memory, Note, Protocol, Side, Want};
+use carrack_base::{Now, Proto, Reason, VrfId};
+use carrack_tables::{Arena, ArenaError, Index, KeyedHasher, PagePreference, Slab};
+use carrack_wire::tcp::TcpView;
+
+use crate::engine::Nat;
+use crate::expectations::Expectations;
+use crate::flow::Direction;
+use crate::line::{CONTROL, INBOUND, Session};
+use crate::row::{Endpoint, TcpState};
+
+/// What gateways have seen since start, by [`Protocol`] and [`Note`].
+pub type GatewayCounts = [[u64; Note::ALL.len()]; Protocol::ALL.len()];
+
+const UDP_HEADER: usize = 8;
+/// Lines looked at for one to give up when the table is full.
+const SEARCH_LINES: usize = 32;
+
+/// What becomes of a packet of a control connection.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Mediated<'a> {
+    /// It goes on as it is.
+    Same,
+    /// These bytes from the transport header on go on instead; the checksum is still to be made.
+    Changed(&'a [u8]),
+}
+
+/// One control connection.
+#[derive(Debug, Clone, Copy, Default)]
+struct Control {
+    session: u32,
+    protocol: u8,
+    talk: Talk,
+    memory: Memory,
+}
+
+/// All control connections of a worker.
+#[derive(Debug)]
+pub(crate) struct Controls {
+    lines: Slab<Control>,
+    index: Index,
+    hasher: KeyedHasher,
+    halves: Halves,
+    scratch: Scratch,
+    edits: Edits,
+    counts: GatewayCounts,
+    /// Where the search for one to give up goes on.
+    hand: u32,
+}
+
+impl Controls {
+    pub(crate) fn new(count: usize, hasher: KeyedHasher, pages: PagePreference) -> Result<Self, ArenaError> {
+        let bytes = Slab::<Control>::bytes_for(count) + Index::bytes_for(count);
+        let mut arena = Arena::new("nat-controls", bytes, pages)?;
+        Ok(Self {
+            lines: Slab::new(&mut arena, count)?,
+            index: Index::new(&mut arena, count)?,
+            hasher,
+            // Few connections hold bytes or wait for the acknowledgement of a change at one time.
+            halves: Halves::new((count / 16).clamp(16, 4_096) as u16),
+            scratch: Scratch::default(),
+            edits: Edits::default(),
+            counts: GatewayCounts::default(),
+            hand: 0,
+        })
+    }
+
+    /// Lines, lines in use, bytes.
+    pub(crate) fn memory(&self) -> (usize, usize, usize) {
+        let halves = Halves::bytes_for(self.halves.total() as u16);
+        (self.lines.capacity(), self.lines.len(), self.lines.bytes() + self.index.bytes() + halves)
+    }
+
+    fn hash(&self, session: u32) -> u64 {
+        self.hasher.hash2(u64::from(session), 8)
+    }
+
+    fn find(&self, session: u32) -> Option<u32> {
+        self.index.find(self.hash(session), |id| {
+            self.lines.is_live(id) && self.lines.get(id).is_some_and(|line| line.session == session)
+        })
+    }
+
+    /// The session is gone, or its connection.
+    pub(crate) fn forget(&mut self, session: u32) {
+        if let Some(id) = self.find(session) {
+            self.remove(id);
+        }
+    }
+
+    fn remove(&mut self, id: u32) {
+        let Some(line) = self.lines.get_mut(id) else { return };
+        line.talk.forget(&mut self.halves);
+        let session = line.session;
+        self.index.remove(self.hash(session), id);
+        self.lines.free(id);
+    }
+
+    fn add(&mut self, session: u32, protocol: Protocol) -> Option<u32> {
+        let line = Control { session, protocol: protocol as u8, ..Control::default() };
+        let id = self.lines.alloc(line)?;
+        if self.index.insert(self.hash(session), id).is_err() {
+            self.lines.free(id);
+            return None;
+        }
+        Some(id)
+    }
+
+    fn note(&mut self, protocol: Protocol, note: Note) {
+        if let Some(count) = self.counts.get_mut(protocol as usize).and_then(|c| c.get_mut(note as usize)) {
+            *count += 1;
+        }
+    }
+}
+
+/// What the engine does for a gateway that reads a packet.
+struct Opening<'a> {
+    nat: &'a mut Nat,
+    session: &'a Session,
+    counts: &'a mut [u64; Note::ALL.len()],
+    now: Now,
+}
+
+impl Ground for Opening<'_> {
+    fn open(&mut self, want: &Want) -> Option<SocketAddrV4> {
+        let opened = self.nat.expect(self.session, want, self.now);
+        if let Err(reason) = opened {
+            let inside = self.session.inside().into();
+            let at = self.nat.slots.at(self.session.slot);
+            self.nat.note_refusal(at, inside, reason);
+        }
+        self.note(if opened.is_ok() { Note::Opened } else { Note::NoRoom });
+        opened.ok().map(|endpoint| socket(endpoint.ip, endpoint.port))
+    }
+
+    fn inside_port(&mut self, proto: Proto, outside_port: u16) -> Option<u16> {
+        let Session { outside_ip: ip, outside_vrf, .. } = *self.session;
+        let endpoint = Endpoint { ip, port: outside_port };
+        let id = self.nat.tables.find_mapping(endpoint, VrfId(outside_vrf), proto, Direction::In)?;
+        let mapping = self.nat.tables.mappings.get(id)?;
+        let is_own = mapping.inside_vrf == self.session.inside_vrf
+            && self.nat.tables.inside_of(mapping) == self.session.inside();
+        is_own.then_some(mapping.inside_port)
+    }
+
+    fn note(&mut self, note: Note) {
+        if let Some(count) = self.counts.get_mut(note as usize) {
+            *count += 1;
+        }
+    }
+}
+
+fn socket(ip: u32, port: u16) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::from(ip), port)
+}
+
+impl Nat {
+    /// Does a gateway read the packets of the session in this line?
+    #[inline(always)]
+    #[must_use]
+    pub fn is_control(&self, line: u32) -> bool {
+        self.tables.sessions.get(line).is_some_and(|session| session.flags & CONTROL != 0)
+    }
+
+    /// Shows a translated packet of a control connection to its gateway: `transport` is all of it from the transport
+    /// header on, with a right checksum.
+    ///
+    /// # Errors
+    /// Why it is dropped: its sender will send it again.
+    pub fn mediate(
+        &mut self,
+        line: u32,
+        direction: Direction,
+        transport: &[u8],
+        now: Now,
+    ) -> Result<Mediated<'_>, Reason> {
+        let Some(session) = self.tables.sessions.get(line).copied() else { return Ok(Mediated::Same) };
+        let Some(mut controls) = self.controls.take() else { return Ok(Mediated::Same) };
+        let passed = self.mediate_by(&mut controls, line, &session, direction, transport, now);
+        let controls = self.controls.insert(controls);
+        match passed? {
+            Passed::Same => Ok(Mediated::Same),
+            Passed::Changed(len) => Ok(Mediated::Changed(controls.scratch.out.get(..len).unwrap_or(&[]))),
+        }
+    }
+
+    fn mediate_by(
+        &mut self,
+        controls: &mut Controls,
+        line: u32,
+        session: &Session,
+        direction: Direction,
+        transport: &[u8],
+        now: Now,
+    ) -> Result<Passed, Reason> {
+        if session.proto() != Proto::Tcp {
+            return Ok(self.mediate_datagram(controls, session, direction, transport, now));
+        }
+        let tcp = TcpView::parse(transport).map_err(|_| Reason::TcpMalformed)?;
+        let opens = tcp.is_opening() && matches!(session.tcp(), TcpState::InsideInit | TcpState::OutsideInit);
+        let Some(id) = self.control_of(controls, line, session, opens) else { return Ok(Passed::Same) };
+        let Controls { lines, halves, scratch, counts, .. } = controls;
+        let Some(control) = lines.get_mut(id) else { return Ok(Passed::Same) };
+        let at = usize::from(control.protocol);
+        let (Some(protocol), Some(counts)) = (Protocol::ALL.get(at), counts.get_mut(at)) else {
+            return Ok(Passed::Same);
+        };
+        let (side, ends) = (side_of(direction), ends_of(session));
+        let mut ground = Opening { nat: self, session, counts, now };
+        let Control { talk, memory, .. } = control;
+        let gateway = protocol.gateway();
+        let passed = talk.pass(side, transport, halves, scratch, |bytes, edits| {
+            gateway.read(memory, side, bytes, &ends, &mut ground, edits)
+        });
+        // Nothing is to be remembered of a connection that is over for both, or not read any more.
+        let is_closed = matches!(session.tcp(), TcpState::BothFin | TcpState::Reset);
+        if talk.is_over() || (is_closed && talk.is_plain()) {
+            controls.remove(id);
+        }
+        passed.map_err(|refused| match refused {
+            Refused::OutOfOrder => Reason::GatewayOutOfOrder,
+            Refused::Busy => Reason::GatewayBusy,
+            Refused::Malformed => Reason::TcpMalformed,
+        })
+    }
+
+    /// A datagram is a whole message, and nothing is remembered of it.
+    fn mediate_datagram(
+        &mut self,
+        controls: &mut Controls,
+        session: &Session,
+        direction: Direction,
+        transport: &[u8],
+        now: Now,
+    ) -> Passed {
+        let Some(protocol) = self.protocol_of(session).filter(|_| session.proto() == Proto::Udp) else {
+            return Passed::Same;
+        };
+        let Controls { scratch, edits, counts, .. } = controls;
+        let (Some((header, message)), Some(counts)) =
+            (transport.split_at_checked(UDP_HEADER), counts.get_mut(protocol as usize))
+        else {
+            return Passed::Same;
+        };
+        edits.clear();
+        let mut ground = Opening { nat: self, session, counts, now };
+        let (side, ends) = (side_of(direction), ends_of(session));
+        protocol.gateway().read(&mut Memory::default(), side, message, &ends, &mut ground, edits);
+        if edits.is_empty() {
+            return Passed::Same;
+        }
+        let Some((head, body)) = scratch.out.split_at_mut_checked(UDP_HEADER) else { return Passed::Same };
+        head.copy_from_slice(header);
+        edits.apply(message, body).map_or(Passed::Same, |len| Passed::Changed(UDP_HEADER + len))
+    }
+
+    /// The line of a control connection, a new one when it opens.
+    fn control_of(&self, controls: &mut Controls, id: u32, session: &Session, opens: bool) -> Option<u32> {
+        let known = controls.find(id);
+        if !opens {
+            return known;
+        }
+        if let Some(line) = known.and_then(|known| controls.lines.get_mut(known)) {
+            // The SYN again, or a new connection by the same ports.
+            line.talk.forget(&mut controls.halves);
+            line.memory = Memory::default();
+            return known;
+        }
+        let protocol = self.protocol_of(session)?;
+        if controls.lines.len() >= controls.lines.capacity() {
+            self.give_one_up(controls);
+        }
+        let added = controls.add(id, protocol);
+        controls.note(protocol, if added.is_some() { Note::Connection } else { Note::TableFull });
+        added
+    }
+
+    /// Makes room in a full table: by a connection that both ends have closed, if one is found soon.
+    fn give_one_up(&self, controls: &mut Controls) {
+        for _ in 0..SEARCH_LINES {
+            let id = controls.hand;
+            controls.hand = if (id as usize) + 1 < controls.lines.capacity() { id + 1 } else { 0 };
+            let session = controls.lines.get(id).and_then(|line| self.tables.sessions.get(line.session));
+            if session.is_some_and(|session| matches!(session.tcp(), TcpState::BothFin | TcpState::Reset)) {
+                controls.remove(id);
+                return;
+            }
+        }
+    }
+
+    fn protocol_of(&self, session: &Session) -> Option<Protocol> {
+        let instance = self.policy.instances.get(self.slots.at(session.slot))?;
+        let inbound = session.flags & INBOUND != 0;
+        let port = if inbound { session.inside_port } else { session.remote_port };
+        instance.gateway_of(session.proto(), port)
+    }
+
+    /// What gateways have seen since start.
+    #[must_use]
+    pub fn gateway_counts(&self) -> GatewayCounts {
+        self.controls.as_ref().map_or_else(GatewayCounts::default, |controls| controls.counts)
+    }
+}
+
+/// Room for control connections and what they expect.
+#[derive(Debug)]
+pub(crate) struct GatewayTables {
+    pub(crate) controls: Box<Controls>,
+    pub(crate) expectations: Box<Expectations>,
+}
+
+impl GatewayTables {
+    /// So many of each.
+    pub(crate) fn new(count: u32, hasher: KeyedHasher, pages: PagePreference) -> Result<Self, ArenaError> {
+        let count = count.max(1) as usize;
+        Ok(Self {
+            expectations: Box::new(Expectations::new(count, hasher.clone(), pages)?),
+            controls: Box::new(Controls::new(count, hasher, pages)?),
+        })
+    }
+}
+
+const fn side_of(direction: Direction) -> Side {
+    match direction {
+        Direction::Out => Side::Inside,
+        Direction::In => Side::Outside,
+    }
+}
+
+fn ends_of(session: &Session) -> Ends {
+    Ends {
+        inside: session.inside().into(),
+        inside_port: session.inside_port,
+        outside: socket(session.outside_ip, session.outside_port),
+        remote: socket(session.remote_ip, session.remote_port),
+        proto: session.proto(),
+        client: if session.flags & INBOUND != 0 { Side::Outside } else { Side::Inside },
+    }
+}

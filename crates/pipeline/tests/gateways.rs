@@ -1,0 +1,266 @@
+//! Application gateways from wire to wire: FTP over NAT44 and NAT64, with TCP's numbers, filters, limits and timers.
+
+mod common;
+
+use carrack_alg::{Note, Protocol};
+use carrack_base::Reason;
+use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
+use carrack_nat::policy::{Filtering, StaticRule};
+use carrack_pipeline::snapshot::Snapshot;
+use carrack_wire::TcpView;
+use carrack_wire::tcp::flag;
+use common::net6::*;
+use common::*;
+
+const ACK: u8 = flag::ACK;
+const SYN: u8 = flag::SYN;
+const CLIENT: &str = "10.0.0.5";
+const SERVER: &str = "198.51.100.7";
+
+fn ftp(snapshot: &mut Snapshot) {
+    nat(snapshot, |i| {
+        i.gateways = vec![Protocol::Ftp];
+        i.filtering = [Filtering::AddressAndPortDependent; 3];
+    });
+}
+
+/// A segment of a connection, and what it carries.
+fn segment(port: u16, src: &str, dst: &str, bits: u8, (seq, ack): (u32, u32), text: &str) -> Vec<u8> {
+    let ((a, sport), (b, dport)) = (e(src), e(dst));
+    packet(port, a, b).tcp(sport, dport, bits).tcp_numbers(seq, ack).payload(text.as_bytes()).build()
+}
+
+/// Numbers and text of a segment that left.
+fn carried(sent: &Sent) -> (u32, u32, String) {
+    let tcp = TcpView::parse(sent.l4()).unwrap();
+    (tcp.seq(), tcp.ack(), String::from_utf8_lossy(tcp.payload()).into_owned())
+}
+
+/// An FTP control connection from inside, open: the client's outside endpoint. The client's first byte is 101, the
+/// server's 501.
+fn connect(world: &mut World, client: &str, server: &str) -> String {
+    let sent = world.pass(IN, &segment(IN, client, server, SYN, (100, 0), ""));
+    world.pass(OUT, &segment(OUT, server, &sent.src(), SYN | ACK, (500, 101), ""));
+    world.pass(IN, &segment(IN, client, server, ACK, (101, 501), ""));
+    sent.src()
+}
+
+fn notes(world: &World, note: Note) -> u64 {
+    world.workers.iter().map(|w| w.nat().gateway_counts()[Protocol::Ftp as usize][note as usize]).sum()
+}
+
+/// The outside endpoint that a PORT command names.
+fn named(text: &str) -> String {
+    let numbers: Vec<u32> = text.trim().split([' ', ',']).skip(1).map(|n| n.parse().unwrap()).collect();
+    let [a, b, c, d, p, q] = numbers[..] else { panic!("{text}") };
+    format!("{a}.{b}.{c}.{d}:{}", p * 256 + q)
+}
+
+#[test]
+fn an_active_client_is_reached_at_the_endpoint_that_its_server_was_told() {
+    let mut world = world_with(ftp);
+    let (client, server) = (format!("{CLIENT}:4000"), format!("{SERVER}:21"));
+    let outside = connect(&mut world, &client, &server);
+    let sent = world.pass(IN, &segment(IN, &client, &server, ACK, (101, 501), "PORT 10,0,0,5,19,137\r\n"));
+    let (seq, ack, text) = carried(&sent);
+    assert_eq!((seq, ack), (101, 501));
+    let data = named(&text);
+    assert_eq!(e(&data).0, e(&outside).0, "the subscriber's own address");
+    let growth = text.len() as u32 - 22;
+    // The server acknowledges what it got; the client what it sent.
+    let answer = segment(OUT, &server, &outside, ACK, (501, 123 + growth), "200 ok\r\n");
+    let (seq, ack, _) = carried(&world.pass(OUT, &answer));
+    assert_eq!((seq, ack), (501, 123));
+    let (seq, ack, text) =
+        carried(&world.pass(IN, &segment(IN, &client, &server, ACK, (123, 509), "LIST\r\n")));
+    assert_eq!((seq, ack, text.as_str()), (123 + growth, 509, "LIST\r\n"));
+    // The filter would refuse everybody: the expected server comes in, once, and nobody else.
+    world.dropped(OUT, &segment(OUT, "203.0.114.9:20", &data, ACK, (1, 1), ""), Reason::NatTcpNoSession);
+    let from_server = segment(OUT, &format!("{SERVER}:20"), &data, SYN, (1, 0), "");
+    assert_eq!(world.pass(OUT, &from_server).dst(), "10.0.0.5:5001");
+    let again = segment(OUT, &format!("{SERVER}:20"), &data, SYN, (1, 0), "");
+    assert_eq!(world.pass(OUT, &again).dst(), "10.0.0.5:5001", "the same connection");
+    let second = world.send(OUT, &segment(OUT, &format!("{SERVER}:2000"), &data, SYN, (1, 0), ""));
+    assert!(second.is_empty() && world.held() == 1, "a second connection is not expected");
+    assert_eq!((notes(&world, Note::Connection), notes(&world, Note::Opened)), (1, 1));
+}
+
+/// A stranger's SYN waits as any unsolicited one does (RFC 5382 REQ-4).
+#[test]
+fn nobody_but_the_server_may_use_what_it_was_told() {
+    let mut world = world_with(ftp);
+    let (client, server) = (format!("{CLIENT}:4000"), format!("{SERVER}:21"));
+    connect(&mut world, &client, &server);
+    let sent = world.pass(IN, &segment(IN, &client, &server, ACK, (101, 501), "PORT 10,0,0,5,19,137\r\n"));
+    let data = named(&carried(&sent).2);
+    assert!(world.send(OUT, &segment(OUT, "203.0.114.9:20", &data, SYN, (1, 0), "")).is_empty());
+    assert_eq!((world.held(), world.sessions()), (1, 1));
+}
+
+#[test]
+fn an_expected_mapping_counts_for_the_subscriber_and_ends_by_itself() {
+    let mut world = world_with(|s| {
+        ftp(s);
+        nat(s, |i| i.limits.ports_max = 2);
+    });
+    let (client, server) = (format!("{CLIENT}:4000"), format!("{SERVER}:21"));
+    connect(&mut world, &client, &server);
+    let port = |seq: u32, q: u8| {
+        segment(IN, &client, &server, ACK, (seq, 501), &format!("PORT 10,0,0,5,19,{q}\r\n"))
+    };
+    assert!(carried(&world.pass(IN, &port(101, 137))).2.contains("192,0,2,1"));
+    assert_eq!(world.workers[0].nat().mapping_count(), 2);
+    let left = carried(&world.pass(IN, &port(123, 138))).2;
+    assert_eq!(left, "PORT 10,0,0,5,19,138\r\n", "above the limit the line stays as it is");
+    assert_eq!(notes(&world, Note::NoRoom), 1);
+    world.wait_ms(58_000);
+    assert_eq!(world.workers[0].nat().mapping_count(), 2);
+    world.wait_ms(5_000);
+    assert_eq!(world.workers[0].nat().mapping_count(), 1, "the control connection's own");
+}
+
+#[test]
+fn an_address_that_is_not_the_senders_is_left_as_it_is() {
+    let mut world = world_with(ftp);
+    let (client, server) = (format!("{CLIENT}:4000"), format!("{SERVER}:21"));
+    connect(&mut world, &client, &server);
+    let bounce = "PORT 10,0,0,6,19,137\r\n";
+    let sent = world.pass(IN, &segment(IN, &client, &server, ACK, (101, 501), bounce));
+    assert_eq!(carried(&sent).2, bounce);
+    assert_eq!((notes(&world, Note::Foreign), world.workers[0].nat().mapping_count()), (1, 1));
+}
+
+#[test]
+fn what_a_gateway_cannot_read_in_order_and_unhurt_is_sent_again() {
+    let mut world = world_with(ftp);
+    let (client, server) = (format!("{CLIENT}:4000"), format!("{SERVER}:21"));
+    connect(&mut world, &client, &server);
+    let later = segment(IN, &client, &server, ACK, (107, 501), "PORT 10,0,0,5,19,137\r\n");
+    world.dropped(IN, &later, Reason::GatewayOutOfOrder);
+    let mut hurt = segment(IN, &client, &server, ACK, (101, 501), "NOOP\r\n");
+    *hurt.last_mut().unwrap() ^= 1;
+    world.dropped(IN, &hurt, Reason::GatewayBadChecksum);
+    assert_eq!(
+        carried(&world.pass(IN, &segment(IN, &client, &server, ACK, (101, 501), "NOOP\r\n"))).2,
+        "NOOP\r\n"
+    );
+    assert!(carried(&world.pass(IN, &later)).2.contains("192,0,2,1"));
+    let whole = segment(IN, &client, &server, ACK, (129, 501), "NOOP\r\n");
+    for piece in cut(IN, CLIENT, SERVER, 6, 7, &whole[34..], 24) {
+        world.dropped(IN, &piece, Reason::GatewayFragment);
+    }
+}
+
+/// More connections hold bytes at once than there is room for: the segment is sent again, nothing is lost.
+#[test]
+fn held_bytes_are_bounded() {
+    let mut world = world_with(ftp);
+    let server = format!("{SERVER}:21");
+    let client = |n: u16| format!("{CLIENT}:{}", 4_000 + n);
+    for n in 0..17 {
+        connect(&mut world, &client(n), &server);
+    }
+    for n in 0..16 {
+        let sent = world.pass(IN, &segment(IN, &client(n), &server, ACK, (101, 501), "PORT 10,0"));
+        assert_eq!(carried(&sent), (100, 501, String::new()), "a probe goes on");
+    }
+    let held = segment(IN, &client(16), &server, ACK, (101, 501), "PORT 10,0");
+    world.dropped(IN, &held, Reason::GatewayBusy);
+}
+
+#[test]
+fn a_full_table_leaves_new_connections_unread_until_closed_ones_make_room() {
+    let mut world = world_with(ftp);
+    let server = format!("{SERVER}:21");
+    let client = |n: u16| format!("{CLIENT}:{}", 4_000 + n);
+    for n in 0..64 {
+        connect(&mut world, &client(n), &server);
+    }
+    connect(&mut world, &client(64), &server);
+    assert_eq!((notes(&world, Note::Connection), notes(&world, Note::TableFull)), (64, 1));
+    let text = "PORT 10,0,0,5,19,137\r\n";
+    let sent = world.pass(IN, &segment(IN, &client(64), &server, ACK, (101, 501), text));
+    assert_eq!(carried(&sent).2, text);
+    world.pass(IN, &segment(IN, &client(3), &server, flag::RST, (101, 0), ""));
+    connect(&mut world, &client(65), &server);
+    assert_eq!(notes(&world, Note::Connection), 65);
+}
+
+/// RFC 4787 REQ-10, REQ-10a, RFC 5382 REQ-6: switched off, nothing is read; off by a reload, connections that are read go on.
+#[test]
+fn a_gateway_that_is_switched_off_reads_no_new_connection() {
+    let mut world = world_with(ftp);
+    let (client, server) = (format!("{CLIENT}:4000"), format!("{SERVER}:21"));
+    connect(&mut world, &client, &server);
+    world.reconfigure(|s| nat(s, |i| i.gateways = vec![]));
+    let text = "PORT 10,0,0,5,19,137\r\n";
+    let sent = world.pass(IN, &segment(IN, &client, &server, ACK, (101, 501), text));
+    assert!(carried(&sent).2.contains("192,0,2,1"));
+    connect(&mut world, "10.0.0.5:4001", &server);
+    let sent = world.pass(IN, &segment(IN, "10.0.0.5:4001", &server, ACK, (101, 501), text));
+    assert_eq!(carried(&sent).2, text);
+}
+
+#[test]
+fn a_server_inside_names_its_outside_endpoint() {
+    let mut world = world_with(|s| {
+        ftp(s);
+        nat(s, |i| {
+            i.statics.push(StaticRule::OneToOne {
+                inside: "10.0.0.6".parse().unwrap(),
+                outside: "192.0.2.9".parse().unwrap(),
+            })
+        });
+    });
+    let (client, outside, inside) = (format!("{SERVER}:4000"), "192.0.2.9:21", "10.0.0.6:21");
+    world.pass(OUT, &segment(OUT, &client, outside, SYN, (100, 0), ""));
+    world.pass(IN, &segment(IN, inside, &client, SYN | ACK, (500, 101), ""));
+    world.pass(OUT, &segment(OUT, &client, outside, ACK, (101, 501), "PASV\r\n"));
+    let answer = "227 Entering Passive Mode (10,0,0,6,19,137)\r\n";
+    let sent = world.pass(IN, &segment(IN, inside, &client, ACK, (501, 107), answer));
+    assert_eq!(carried(&sent).2, "227 Entering Passive Mode (192,0,2,9,19,137)\r\n");
+}
+
+/// RFC 6384 §6, RFC 6384 §7.2.
+#[test]
+fn an_ipv6_client_uses_an_ipv4_server_both_ways() {
+    let mut world = world6_with(|s| {
+        ftp(s);
+        nat(s, |i| {
+            i.nat64 = Some(Nat64 {
+                prefixes: vec![Nat64Prefix {
+                    via: 1,
+                    prefix: NatPrefix::new("2001:db8:64::/96".parse().unwrap()).unwrap(),
+                }],
+                subscribers: vec!["2001:db8:1::/48".parse().unwrap()],
+                subscriber_len: 64,
+            });
+        });
+    });
+    let (a, server, server6) = ("2001:db8:1::5", "203.0.113.80", "2001:db8:64::203.0.113.80");
+    let out = |bits, seq, ack, text: &'static str| {
+        packet6(IN, a, server6).tcp(4_000, 21, bits).tcp_numbers(seq, ack).payload(text.as_bytes()).build()
+    };
+    let sent = world.pass(IN, &out(SYN, 100, 0, ""));
+    let outside = sent.src();
+    let back = |bits, seq, ack, text: &'static str| {
+        let (pool, port) = e(&outside);
+        packet(OUT, server, pool).tcp(21, port, bits).tcp_numbers(seq, ack).payload(text.as_bytes()).build()
+    };
+    let carried6 = |sent: &Sent| {
+        let tcp = TcpView::parse(sent.ip6().payload()).unwrap();
+        (tcp.seq(), tcp.ack(), String::from_utf8_lossy(tcp.payload()).into_owned())
+    };
+    world.pass(OUT, &back(SYN | ACK, 500, 101, ""));
+    let sent = world.pass(IN, &out(ACK, 101, 501, "EPSV\r\n"));
+    assert_eq!(carried(&sent).2, "PASV\r\n");
+    let sent = world.pass(OUT, &back(ACK, 501, 107, "227 Entering Passive Mode (203,0,113,80,237,19)\r\n"));
+    assert_eq!(carried6(&sent), (501, 107, "229 Entering Extended Passive Mode (|||60691|)\r\n".into()));
+    let sent = world.pass(IN, &out(ACK, 107, 549, "EPRT |2|2001:db8:1::5|5282|\r\n"));
+    assert_eq!(carried(&sent).1, 550, "one byte more came from the server");
+    let data = named(&carried(&sent).2);
+    let syn = packet(OUT, server, e(&data).0).tcp(20, e(&data).1, SYN).build();
+    let sent = world.pass(OUT, &syn);
+    assert_eq!(sent.addresses6(), ("2001:db8:64::cb00:7150".into(), a.into()));
+    assert_eq!(TcpView::parse(sent.ip6().payload()).unwrap().dst_port(), 5_282);
+}
