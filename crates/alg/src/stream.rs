@@ -215,7 +215,8 @@ impl Stream {
             return Err(Refused::OutOfOrder);
         }
         // All of it has been read before.
-        if !before(self.next, end) && !(fin && self.next == end) {
+        let is_new = before(self.next, end) || (fin && self.next == end);
+        if !is_new {
             return Ok(());
         }
         if *transparent && self.held == 0 {
@@ -331,7 +332,7 @@ impl Stream {
         if to.len == 0 && !payload.is_empty() {
             // See the head of this file: a probe that makes the receiver say how far it is.
             return Some(Emitted {
-                seq: self.to_receiver(limit, half).wrapping_sub(1),
+                seq: self.receivers_number(limit, half).wrapping_sub(1),
                 len: 0,
                 whole: false,
             });
@@ -340,7 +341,7 @@ impl Stream {
     }
 
     /// The receiver's number of a byte.
-    fn to_receiver(&self, number: u32, half: Option<&Half>) -> u32 {
+    fn receivers_number(&self, number: u32, half: Option<&Half>) -> u32 {
         let mut shift = self.shift;
         for record in half.map_or(&[][..], Half::records) {
             if !before(record.at, number) {
@@ -357,7 +358,7 @@ impl Stream {
     }
 
     /// The sender's number of what the receiver calls `number`. Held bytes count as received when all before them are.
-    fn to_sender(&self, number: u32, half: Option<&Half>) -> u32 {
+    fn senders_number(&self, number: u32, half: Option<&Half>) -> u32 {
         let mut shift = self.shift;
         for record in half.map_or(&[][..], Half::records) {
             let at = record.at.wrapping_add(shift);
@@ -386,7 +387,7 @@ impl Stream {
             self.shift = half.acknowledge(ack, self.shift);
         }
         let is_empty = half.is_empty();
-        let number = self.to_sender(ack, Some(half));
+        let number = self.senders_number(ack, Some(half));
         if self.held == 0 && is_empty {
             self.release(halves);
         }
@@ -415,12 +416,12 @@ impl Stream {
             if kind == SACK {
                 for range in option.get_mut(2..).unwrap_or(&mut []).chunks_exact_mut(8) {
                     let [left, right] = [0, 4].map(|at| get32(range, at));
-                    let (start, end) = (self.to_sender(left, half), self.to_sender(right, half));
+                    let (start, end) = (self.senders_number(left, half), self.senders_number(right, half));
                     put32(range, 0, start);
                     put32(range, 4, end);
                     if !before(start, end)
-                        || self.to_receiver(start, half) != left
-                        || self.to_receiver(end, half) != right
+                        || self.receivers_number(start, half) != left
+                        || self.receivers_number(end, half) != right
                     {
                         option.fill(NOP);
                         return;

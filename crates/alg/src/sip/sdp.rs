@@ -57,7 +57,8 @@ impl Description<'_> {
     /// The inside's own address behind the last blank of an o= or c= line.
     fn own_address(&mut self, line: Range<usize>) {
         let text = self.body.get(line.clone()).unwrap_or(&[]);
-        if !text.starts_with(b"c=IN IP4 ") && !(text.starts_with(b"o=") && has(text, b" IN IP4 ")) {
+        let is_origin = text.starts_with(b"o=") && has(text, b" IN IP4 ");
+        if !is_origin && !text.starts_with(b"c=IN IP4 ") {
             return;
         }
         let Some(blank) = text.iter().rposition(|byte| *byte == b' ') else { return };
