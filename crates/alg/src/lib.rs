@@ -10,6 +10,7 @@ mod edits;
 pub mod ftp;
 #[cfg(test)]
 mod ground;
+pub mod rtsp;
 pub mod sip;
 pub mod stream;
 mod text;
@@ -31,11 +32,13 @@ pub enum Protocol {
     Tftp = 1,
     /// RFC 3261.
     Sip = 2,
+    /// RFC 2326.
+    Rtsp = 3,
 }
 
 impl Protocol {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Ftp, Self::Tftp, Self::Sip];
+    pub const ALL: [Self; 4] = [Self::Ftp, Self::Tftp, Self::Sip, Self::Rtsp];
 
     /// The word for config, CLI and metrics.
     #[must_use]
@@ -44,6 +47,7 @@ impl Protocol {
             Self::Ftp => "ftp",
             Self::Tftp => "tftp",
             Self::Sip => "sip",
+            Self::Rtsp => "rtsp",
         }
     }
 
@@ -61,6 +65,7 @@ impl Protocol {
             Self::Ftp => matches!((proto, port), (Proto::Tcp, 21)),
             Self::Tftp => matches!((proto, port), (Proto::Udp, 69)),
             Self::Sip => matches!((proto, port), (Proto::Tcp | Proto::Udp, 5_060)),
+            Self::Rtsp => matches!((proto, port), (Proto::Tcp, 554)),
         }
     }
 
@@ -71,6 +76,7 @@ impl Protocol {
             Self::Ftp => &ftp::Ftp,
             Self::Tftp => &tftp::Tftp,
             Self::Sip => &sip::Sip,
+            Self::Rtsp => &rtsp::Rtsp,
         }
     }
 }
@@ -236,6 +242,8 @@ pub trait Ground {
 pub struct Memory {
     /// FTP's part.
     pub ftp: ftp::Memory,
+    /// RTSP's part.
+    pub rtsp: rtsp::Memory,
 }
 
 /// How far a gateway has read.

@@ -4,6 +4,7 @@
 //! inputs, in the ordinary tests of this crate.
 #![forbid(unsafe_code)]
 
+mod gateways;
 mod icmp;
 mod network;
 mod pipeline;
@@ -15,10 +16,11 @@ mod xlat;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 7] = [
     ("wire", wire::parsers),
     ("pipeline", pipeline::worker),
     ("icmp", icmp::errors),
+    ("gateways", gateways::talk),
     ("xlat", xlat::translate),
     ("config", text::config),
     ("api", text::filters),

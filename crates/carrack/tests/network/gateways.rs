@@ -96,3 +96,85 @@ fn an_ipv6_only_client_fetches_files_actively_and_passively() {
     assert_conservation(&lab);
     lab.down().unwrap();
 }
+
+/// The lab's config with these gateways, and only who is asked may come in.
+fn with_gateways(names: &str) -> impl FnOnce(String) -> String {
+    let line = format!("pooling = \"paired\"\ngateways = [{names}]");
+    move |config| replace(&strict(config), "pooling = \"paired\"", &line)
+}
+
+/// RFC 1350 §4: Debian's server answers from a port of its own.
+#[test]
+fn a_tftp_client_fetches_a_file() {
+    let Some(mut lab) = lab("tftp", Io::AfXdp, with_gateways("\"tftp\"")) else { return };
+    let (www, server) = (lab.dir().join("www").display().to_string(), format!("{}:69", plan::SERVER));
+    lab.start(Ns::Inet, "tftpd", &["in.tftpd", "-L", "-4", "-u", "root", "-a", &server, "-s", &www]).unwrap();
+    let target = lab.dir().join("fetched").display().to_string();
+    let argv = ["tftp", "-4", "-m", "binary", plan::SERVER, "-c", "get", plan::SMALL_FILE, &target];
+    let fetched = |lab: &Lab| {
+        lab.exec(Ns::Sub1, &argv, LIMIT).unwrap();
+        fs::read(&target).unwrap_or_default() == served(lab)
+    };
+    // The server may not listen yet.
+    assert!((0..5).any(|_| fetched(&lab)), "{}", lab.log("tftpd"));
+    assert!(count(&lab, "tftp", "opened") >= 1);
+    assert_conservation(&lab);
+    lab.down().unwrap();
+}
+
+/// SIPp calls SIPp: whoever answers sees outside addresses alone, and the call is set up and taken down.
+#[test]
+fn a_sip_call_is_made_and_ended() {
+    let Some(mut lab) = lab("sip", Io::AfXdp, with_gateways("\"sip\"")) else { return };
+    let trace = lab.dir().join("uas.msg").display().to_string();
+    let uas = [
+        "sipp",
+        "-sn",
+        "uas",
+        "-i",
+        plan::SERVER,
+        "-p",
+        "5060",
+        "-mi",
+        plan::SERVER,
+        "-rtp_echo",
+        "-nostdin",
+        "-trace_msg",
+        "-message_file",
+        &trace,
+    ];
+    lab.start(Ns::Inet, "uas", &uas).unwrap();
+    let target = format!("{}:5060", plan::SERVER);
+    let uac = [
+        "sipp",
+        "-sn",
+        "uac",
+        "-i",
+        plan::SUB1,
+        "-p",
+        "5060",
+        "-mi",
+        plan::SUB1,
+        "-m",
+        "3",
+        "-r",
+        "3",
+        "-d",
+        "200",
+        "-timeout",
+        "12s",
+        "-nostdin",
+        "-timeout_error",
+        &target,
+    ];
+    let done = lab.exec(Ns::Sub1, &uac, LIMIT).unwrap();
+    assert!(done.ok(), "{}\n{}", done.stdout, done.stderr);
+    let seen = fs::read_to_string(&trace).unwrap();
+    assert!(seen.contains(&format!("IN IP4 {}", plan::POOL_PREFIX)), "{seen}");
+    let named: Vec<&str> = seen.lines().filter(|line| line.contains(plan::SUB1)).collect();
+    // An identifier, not an address (RFC 3261 §8.1.1.4).
+    assert!(named.iter().all(|line| line.starts_with("Call-ID:")), "{named:?}");
+    assert!(count(&lab, "sip", "rewritten") >= 6 && count(&lab, "sip", "opened") >= 3);
+    assert_conservation(&lab);
+    lab.down().unwrap();
+}
