@@ -152,6 +152,7 @@ fn instance(generation: u64) -> Instance {
             subscribers: vec![Prefix6::of(inside6(0), 48)],
             subscriber_len: 120,
         }),
+        gateways: vec![],
         statics: vec![
             StaticRule::OneToOne { inside: one(ip([10, 0, 0, 9])), outside: one(ip([192, 0, 2, 9])) },
             StaticRule::Forward {
