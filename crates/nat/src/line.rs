@@ -63,12 +63,13 @@ pub(crate) const SIX: u8 = 8;
 /// It holds an address permission.
 pub(crate) const PERMITTED: u8 = 16;
 /// A gateway reads its packets: none of them takes the express lane.
-pub(crate) const CONTROL: u8 = 32;
+pub(crate) const CONTROL: u8 = 128;
 
 /// The log was told that it began. The same bit of a session and a mapping.
 pub(crate) const TOLD: u8 = 32;
 /// The log was told of the session's remote endpoint.
 pub(crate) const TOLD_REMOTE: u8 = 64;
+const _: () = assert!((CONTROL | EXPECTED) & (PERMITTED | SIX | TOLD | TOLD_REMOTE) == 0);
 
 impl Session {
     /// The inside endpoint of an IPv4 session.
@@ -243,7 +244,7 @@ pub(crate) const FORWARD: u8 = 2;
 /// Of a one-to-one rule: open to everybody, ports kept.
 pub(crate) const ONE_TO_ONE: u8 = 4;
 /// A gateway expects a connection to it: it stays without sessions until that time is over.
-pub(crate) const EXPECTED: u8 = 64;
+pub(crate) const EXPECTED: u8 = 128;
 
 impl Mapping {
     pub(crate) const fn inside(&self) -> Endpoint {

@@ -157,6 +157,7 @@ fn engine(instance: &Instance, sessions_per_day: u32) -> Result<Nat, String> {
         fragments: 16,
         held_fragments: 16,
         held_syns: 16,
+        controls: 16,
     };
     let policy = Arc::new(NatPolicy { instances: vec![instance.clone()] });
     let group = WorkerGroup::new(1, [1, 2, 3, 4]);
