@@ -20,7 +20,7 @@ impl Ground for Field {
     }
 
     fn inside_port(&mut self, _: Proto, outside_port: u16) -> Option<u16> {
-        (outside_port % 3 != 0).then_some(outside_port ^ 0x4001)
+        (!outside_port.is_multiple_of(3)).then_some(outside_port ^ 0x4001)
     }
 
     fn note(&mut self, _: Note) {}
