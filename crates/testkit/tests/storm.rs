@@ -104,6 +104,7 @@ impl Storm {
             fragments: 32,
             held_fragments: 16,
             held_syns: 4,
+            controls: 8,
         };
         let sizes = WorkerSizes { nat, neighbours: [64, 512][random.below(2)], held_for_neighbour: 64 };
         let seeds = [0; 4].map(|_| random.bits());
