@@ -103,7 +103,10 @@ fn tables_and_buffers_in_huge_pages_work_and_say_so() {
     let Some(lab) = lab("huge", Io::AfXdp, edit) else { return };
     let told = lab.carrack(&["show", "nat", "memory", "--json"], LIMIT).unwrap().success().unwrap().stdout;
     let rows: Vec<Value> = serde_json::from_str(&told).unwrap();
-    assert!(!rows.is_empty() && rows.iter().all(|row| row["pages"] == "2M"), "{told}");
+    // What gateways keep is for few packets.
+    let of_gateways = |row: &&Value| row["table"].as_str().is_some_and(|table| table.starts_with("gateway-"));
+    let mut of_packets = rows.iter().filter(|row| !of_gateways(row)).peekable();
+    assert!(of_packets.peek().is_some() && of_packets.all(|row| row["pages"] == "2M"), "{told}");
     assert!(lab.log("router").contains("MiB of huge pages"), "{}", lab.log("router"));
     let page = must(&lab, Ns::Sub1, &format!("curl --silent --max-time 5 http://{}/", plan::SERVER));
     assert!(page.contains("Internet"), "{page}");
