@@ -1,5 +1,5 @@
 //! Control connections that a gateway reads: their table, and the way of a packet between engine and gateway
-//! ([ADR 9](../../../docs/adr/0009-gateways.md)).
+//! ([ADR 10](../../../docs/adr/0010-gateways.md)).
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
