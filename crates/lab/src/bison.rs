@@ -123,6 +123,8 @@ pub(crate) struct Stage {
     pub received: u64,
     /// Came back changed or to the wrong subscriber.
     pub wrong: u64,
+    /// Came back to another port of its subscriber, whose outside port was given anew while the packet was on its way.
+    pub reused: u64,
     /// Sent less received.
     pub lost: i64,
     /// Packets the daemon forwarded, both directions.
@@ -350,7 +352,8 @@ impl Rig {
         let wrong = after.counts.wrong - before.counts.wrong;
         // ARP and ICMP errors that reached the generator are not of its population.
         let other = (after.counts.other - before.counts.other) as i64;
-        let lost = sent as i64 - (received + wrong) as i64;
+        let reused = after.counts.reused - before.counts.reused;
+        let lost = sent as i64 - (received + wrong + reused) as i64;
         let forwarded = after.carrack.forwarded - before.carrack.forwarded;
         let unaccounted =
             lost + own_packets(&after.carrack, &before.carrack) - other - (dropped + reflector_lost) as i64;
@@ -359,6 +362,7 @@ impl Rig {
             sent,
             received,
             wrong,
+            reused,
             lost,
             forwarded,
             forwarded_pps: forwarded as f64 / took.as_secs_f64(),

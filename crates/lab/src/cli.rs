@@ -393,7 +393,10 @@ fn churn(options: &bison::Options, json: bool) -> Result<ExitCode> {
         bison::print(&report);
     }
     let stages = [&report.fill, &report.steady];
-    let good = stages.iter().all(|stage| stage.equal && stage.conservation_ok && stage.wrong == 0);
+    // A port given anew under a packet takes the same deletion that loses others, and chance.
+    let good = stages.iter().all(|stage| {
+        stage.equal && stage.conservation_ok && stage.wrong == 0 && stage.reused <= stage.dropped / 10
+    });
     Ok(ExitCode::from(u8::from(!good)))
 }
 

@@ -85,6 +85,8 @@ pub(crate) struct Counts {
     pub received: u64,
     /// Packets that came back to the wrong subscriber or changed.
     pub wrong: u64,
+    /// Packets that came back to another port of the right subscriber.
+    pub reused: u64,
     /// Announcements, ICMP errors and the like. ARP questions are answered: one packet in, one out, so not counted.
     pub other: u64,
     /// Packets reflected.
@@ -276,6 +278,7 @@ impl Process {
                 match self.population.look(frame.bytes()) {
                     Seen::Right => self.counts.received += 1,
                     Seen::Wrong => self.counts.wrong += 1,
+                    Seen::Reused => self.counts.reused += 1,
                     Seen::Other => self.counts.other += 1,
                 }
                 self.pool.free(frame);
@@ -313,7 +316,7 @@ impl Process {
         if self.role == Role::Reflect {
             return 0;
         }
-        let back = self.counts.received + self.counts.wrong;
+        let back = self.counts.received + self.counts.wrong + self.counts.reused;
         if now - self.progress > LOST_AFTER {
             self.lost = self.counts.sent - back;
             self.progress = now;

@@ -29,6 +29,7 @@ pub(crate) fn print(report: &Report) {
     row("lost while filling", "allowed", lost(&report.fill));
     row("generator's loss = router's count", "to the packet", verdict(&report.steady));
     row("wrongly translated", "", number(report.steady.wrong + report.fill.wrong));
+    row("came to a port given anew", "", number(report.steady.reused + report.fill.reused));
     row("bytes a session, all tables", "", format!("{:.0}", report.bytes_per_session));
     row("clocks a packet", "", format!("{:.0}", report.clocks_per_packet));
     for (name, stage) in [("fill", &report.fill), ("churn", &report.steady)] {

@@ -79,6 +79,9 @@ pub(crate) struct Population {
 pub(crate) enum Seen {
     /// A packet of the session it names, to that session's subscriber and port.
     Right,
+    /// To another port of its subscriber: so it is when the session was deleted while the packet was on its way, and its
+    /// outside port, in the subscriber's own block, was given to another session already.
+    Reused,
     /// A packet of the server's that is anything else.
     Wrong,
     /// Not a packet of the server's.
@@ -149,10 +152,14 @@ impl Population {
         }
         let session = word(packet, header + UDP);
         let (last, port) = self.endpoint(session);
-        let right = u64::from(session) < self.sessions()
-            && is(destination_at, self.first & !u128::from(u32::MAX) | u128::from(last))
-            && port == half(packet, header + 2);
-        if right { Seen::Right } else { Seen::Wrong }
+        let is_subscriber = u64::from(session) < self.sessions()
+            && is(destination_at, self.first & !u128::from(u32::MAX) | u128::from(last));
+        let came_to = half(packet, header + 2);
+        match came_to.checked_sub(self.first_port) {
+            _ if is_subscriber && came_to == port => Seen::Right,
+            Some(at) if is_subscriber && at < self.ports => Seen::Reused,
+            _ => Seen::Wrong,
+        }
     }
 }
 

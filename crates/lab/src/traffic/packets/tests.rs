@@ -86,10 +86,15 @@ fn what_comes_back_from_the_reflector_is_right_only_for_its_own_session() {
         assert_eq!(population.look(&back), Seen::Right);
         assert_eq!(back[6..12], ROUTER_MAC);
         let header = if args.first.is_ipv4() { 20 } else { 40 };
-        for place in [at + header + 3, at + header - 1] {
-            back[place] ^= 1;
-            assert_eq!(population.look(&back), Seen::Wrong, "another port or subscriber");
-            back[place] ^= 1;
+        let changed = [
+            (at + header + 3, 1, Seen::Reused, "another port of the subscriber"),
+            (at + header + 2, 0x80, Seen::Wrong, "a port that is none of the subscriber's"),
+            (at + header - 1, 1, Seen::Wrong, "another subscriber"),
+        ];
+        for (place, bit, seen, what) in changed {
+            back[place] ^= bit;
+            assert_eq!(population.look(&back), seen, "{what}");
+            back[place] ^= bit;
         }
         assert_eq!(population.look(&back), Seen::Right);
     }
