@@ -43,7 +43,7 @@ const STOP: u32 = 2;
 const ON: u32 = 7;
 const OFF: u32 = 8;
 
-/// Writes requests; what only the sender knows, identifier and authenticator, [`seal`] puts in.
+/// Writes requests; what only the sender knows, identifier and authenticator, sealing puts in.
 #[derive(Debug)]
 pub struct Radius {
     host: String,
