@@ -184,7 +184,8 @@ fn patch(proto: u8, delta: u16, packet: &mut [u8; SIX_BYTES]) {
         let old = u16::from_be_bytes([packet[46], packet[47]]);
         let new = !plus(!old, delta);
         // RFC 8200 §8.1: a computed 0 is sent as 0xffff.
-        [packet[46], packet[47]] = if new == 0 { [0xff; 2] } else { new.to_be_bytes() };
+        let new = if new == 0 { 0xffff } else { new };
+        [packet[46], packet[47]] = new.to_be_bytes();
     } else {
         let old = u16::from_be_bytes([packet[56], packet[57]]);
         [packet[56], packet[57]] = (!plus(!old, delta)).to_be_bytes();
@@ -194,8 +195,8 @@ fn patch(proto: u8, delta: u16, packet: &mut [u8; SIX_BYTES]) {
 /// A sum of 32-bit words as one of 16-bit words (RFC 1071 §2 C).
 #[inline(always)]
 const fn fold(sum: u64) -> u16 {
-    let sum = (sum & 0xffff_ffff) + (sum >> 32);
-    let sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    ((sum & 0xffff) + (sum >> 16)) as u16
+    let (sum, carry) = (sum as u32).overflowing_add((sum >> 32) as u32);
+    let sum = sum.wrapping_add(carry as u32);
+    // The two halves crosswise: what the lower sum carries goes to the upper one, where it belongs.
+    (sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16
 }

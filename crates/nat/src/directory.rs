@@ -292,9 +292,9 @@ impl Directory {
     pub fn embedded_in_own(&self, vrf: VrfId, destination: u128) -> Option<(u16, u32)> {
         let entry =
             self.prefixes.iter().find(|entry| entry.vrf == vrf && entry.prefix.contains(destination))?;
-        let address = entry.prefix.extract_unchecked(destination);
         // Checksum changes are known for the address itself, not for others with a suffix that stand for the same.
-        (!entry.shared && entry.prefix.embed(address) == destination).then_some((entry.via, address))
+        let is_plain = !entry.shared && entry.prefix.is_canonical(destination);
+        is_plain.then(|| (entry.via, entry.prefix.extract_unchecked(destination)))
     }
 
     /// Is the address within any NAT64 prefix of this routing instance?

@@ -43,6 +43,13 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
+    /// Nothing is known of the next packet yet.
+    #[inline(always)]
+    pub(crate) fn forget(&mut self) {
+        (self.total, self.line, self.refused) = (0, NO_LINE, None);
+        (self.six, self.stateless) = (false, 0);
+    }
+
     /// The packet as one that may open a session here: UDP, which needs no state to begin with.
     fn opening(&self, common: &Common, frame: &Frame) -> Option<Flow> {
         let is_udp = Some(self.state) == common_state(Proto::Udp, 0);
@@ -267,6 +274,14 @@ struct Run {
     bytes: u64,
 }
 
+impl Run {
+    #[inline(always)]
+    fn add(&mut self, more: &Run) {
+        self.count += more.count;
+        self.bytes += more.bytes;
+    }
+}
+
 /// All that the three turns need, at hand.
 pub(crate) struct Driver<'a> {
     pub(crate) tables: Crossings<'a>,
@@ -282,16 +297,37 @@ pub(crate) struct Driver<'a> {
 }
 
 impl Driver<'_> {
-    /// First turn: headers checked, sessions hashed, index buckets on their way.
+    /// First turn: headers checked, sessions hashed, index buckets on their way. Packets of one version that come one
+    /// behind the other are taken together.
     #[inline(always)]
     fn recognise_all<const OUT: bool, const TAG: usize>(&self, frames: &[Frame], passes: &mut [Pass]) {
+        let (mut frames, mut passes) = (frames, passes);
+        loop {
+            let known = self.recognise_four::<OUT, TAG>(frames, passes);
+            (frames, passes) =
+                (frames.get(known..).unwrap_or(&[]), passes.get_mut(known..).unwrap_or(&mut []));
+            if frames.is_empty() {
+                return;
+            }
+            let known = self.recognise_six::<TAG>(frames, passes);
+            (frames, passes) =
+                (frames.get(known..).unwrap_or(&[]), passes.get_mut(known..).unwrap_or(&mut []));
+        }
+    }
+
+    /// The first turn up to a packet that may be one of IPv6: how many.
+    #[inline(always)]
+    fn recognise_four<const OUT: bool, const TAG: usize>(
+        &self,
+        frames: &[Frame],
+        passes: &mut [Pass],
+    ) -> usize {
         let direction = if OUT { Direction::Out } else { Direction::In };
-        for (frame, pass) in frames.iter().zip(passes) {
-            (pass.total, pass.line, pass.refused) = (0, NO_LINE, None);
-            (pass.six, pass.stateless) = (false, 0);
+        for (at, (frame, pass)) in frames.iter().zip(passes).enumerate() {
+            pass.forget();
             let Some(seen) = recognise::<TAG>(&self.common, frame.bytes()) else {
                 if OUT && self.common.link6.is_some() {
-                    self.recognise_from_six::<TAG>(frame.bytes(), pass);
+                    return at;
                 }
                 continue;
             };
@@ -312,6 +348,7 @@ impl Driver<'_> {
             (pass.addresses, pass.hash) = (addresses, hash);
             (pass.ports, pass.state, pass.total) = (ports, state, total);
         }
+        frames.len()
     }
 
     /// Second turn: the likely session lines on their way. An entry that lives in its other bucket takes one fetch more;
@@ -339,7 +376,7 @@ impl Driver<'_> {
     }
 
     /// Third turn: packets are translated one after the other, at most `room` of them, until one is for the general
-    /// stages.
+    /// stages. As in the first turn, those that are alike and come together are taken together.
     #[inline(always)]
     fn pass_all<const OUT: bool, const TAG: usize>(
         &mut self,
@@ -347,39 +384,70 @@ impl Driver<'_> {
         passes: &mut [Pass],
         room: usize,
     ) -> Run {
-        let (mut count, mut bytes) = (0, 0);
-        for (frame, pass) in frames.iter_mut().zip(passes).take(room) {
-            let exit = match self.pass::<OUT, TAG>(pass, frame) {
-                Some(exit) => exit,
-                None => match self.pass_between::<OUT, TAG>(pass, frame) {
-                    Some(exit) => exit,
-                    None => break,
-                },
-            };
-            pass.total = exit;
-            bytes += frame.len() as u64;
-            count += 1;
+        let mut all = Run { count: 0, bytes: 0 };
+        let end = room.min(frames.len());
+        loop {
+            let run = self.pass_four::<OUT, TAG>(
+                frames.get_mut(all.count..end).unwrap_or(&mut []),
+                passes.get_mut(all.count..end).unwrap_or(&mut []),
+            );
+            all.add(&run);
+            let may_cross = |pass: &Pass| pass.six || pass.stateless != 0 || (!OUT && self.common.crosses);
+            if all.count == end || !passes.get(all.count).is_some_and(may_cross) {
+                return all;
+            }
+            let run = self.pass_between::<OUT, TAG>(
+                frames.get_mut(all.count..end).unwrap_or(&mut []),
+                passes.get_mut(all.count..end).unwrap_or(&mut []),
+            );
+            if run.count == 0 {
+                return all;
+            }
+            all.add(&run);
         }
-        Run { count, bytes }
     }
 
-    /// One packet that no IPv4 session is for: perhaps it goes between IPv6 and IPv4.
+    /// The third turn up to a packet that no IPv4 session is for.
     #[inline(always)]
+    fn pass_four<const OUT: bool, const TAG: usize>(
+        &mut self,
+        frames: &mut [Frame],
+        passes: &mut [Pass],
+    ) -> Run {
+        let mut run = Run { count: 0, bytes: 0 };
+        for (frame, pass) in frames.iter_mut().zip(passes) {
+            let Some(exit) = self.pass::<OUT, TAG>(pass, frame) else { break };
+            pass.total = exit;
+            run.bytes += frame.len() as u64;
+            run.count += 1;
+        }
+        run
+    }
+
+    /// The third turn up to a packet that does not go between IPv6 and IPv4.
+    #[inline(never)]
     fn pass_between<const OUT: bool, const TAG: usize>(
         &mut self,
-        pass: &Pass,
-        frame: &mut Frame,
-    ) -> Option<u16> {
-        if pass.stateless != 0 {
-            return self.pass_stateless::<TAG>(pass, frame);
+        frames: &mut [Frame],
+        passes: &mut [Pass],
+    ) -> Run {
+        let mut run = Run { count: 0, bytes: 0 };
+        for (frame, pass) in frames.iter_mut().zip(passes) {
+            let exit = if pass.stateless != 0 {
+                self.pass_stateless::<TAG>(pass, frame)
+            } else if OUT {
+                if pass.six { self.pass_from_six::<TAG>(pass, frame) } else { None }
+            } else if self.common.crosses {
+                self.pass_to_six::<TAG>(pass, frame)
+            } else {
+                None
+            };
+            let Some(exit) = exit else { break };
+            pass.total = exit;
+            run.bytes += frame.len() as u64;
+            run.count += 1;
         }
-        if OUT {
-            if pass.six { self.pass_from_six::<TAG>(pass, frame) } else { None }
-        } else if self.common.crosses {
-            self.pass_to_six::<TAG>(pass, frame)
-        } else {
-            None
-        }
+        run
     }
 
     /// One packet: the port whose queue it now belongs in, or `None` and nothing has changed.

@@ -8,7 +8,7 @@ use carrack_wire::ipv6::{HEADER_LEN, is_link_local, is_multicast};
 
 use crate::exits::Exit;
 use crate::express::{Driver, Pass};
-use crate::parse::recognise_six;
+use crate::parse::{SeenSix, recognise_six};
 use crate::worker::Worker;
 
 /// Ethernet without tags.
@@ -43,15 +43,28 @@ impl Worker {
 }
 
 impl Driver<'_> {
-    /// First turn for a packet that is not a common one of IPv4: a common one of IPv6 to a NAT64 prefix?
+    /// First turn for packets that are no common ones of IPv4, up to one that is no common one of IPv6 either: how many.
+    /// Of the first one that is certain.
     #[inline(never)]
-    pub(crate) fn recognise_from_six<const TAG: usize>(&self, frame: &[u8], pass: &mut Pass) {
-        let Some(link) = &self.common.link6 else { return };
-        let Some(seen) = recognise_six::<TAG>(&self.common, link, frame) else { return };
+    pub(crate) fn recognise_six<const TAG: usize>(&self, frames: &[Frame], passes: &mut [Pass]) -> usize {
+        let Some(link) = &self.common.link6 else { return 1 };
+        for (at, (frame, pass)) in frames.iter().zip(passes).enumerate() {
+            pass.forget();
+            match recognise_six::<TAG>(&self.common, link, frame.bytes()) {
+                Some(seen) => self.note_six(&seen, pass),
+                None => return at.max(1),
+            }
+        }
+        frames.len()
+    }
+
+    /// A common packet of IPv6: one to a NAT64 prefix?
+    #[inline(always)]
+    fn note_six(&self, seen: &SeenSix, pass: &mut Pass) {
         let vrf = self.common.vrf;
         let Some((via, destination)) = self.tables.embedded(vrf, seen.dst) else {
             return if self.common.stateless {
-                self.note_stateless_six(&seen, pass)
+                self.note_stateless_six(seen, pass)
             };
         };
         let Some(state) = common_state(seen.proto, seen.bits) else { return };
@@ -65,7 +78,7 @@ impl Driver<'_> {
     }
 
     /// Third turn for a packet from IPv6: the port whose queue it now belongs in, or `None` and nothing has changed.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn pass_from_six<const TAG: usize>(&mut self, pass: &Pass, frame: &mut Frame) -> Option<u16> {
         let l3 = UNTAGGED + TAG;
         let head = frame.bytes().get(l3..)?.first_chunk::<SIX_BYTES>()?;
@@ -91,7 +104,7 @@ impl Driver<'_> {
     }
 
     /// The same for a packet from IPv4 to an IPv6 host.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn pass_to_six<const TAG: usize>(&mut self, pass: &Pass, frame: &mut Frame) -> Option<u16> {
         if pass.line == NO_LINE || pass.total == 0 {
             return None;

@@ -70,6 +70,8 @@ pub struct NatPrefix {
     /// How far the octets behind `u` are from the low end of the IPv6 address.
     low_shift: u8,
     low_mask: u64,
+    /// Bits that are the same in all that [`NatPrefix::embed`] gives.
+    fixed: u128,
     is_well_known: bool,
 }
 
@@ -97,15 +99,9 @@ impl NatPrefix {
         let (high_shift, low_shift, low_mask) =
             if len == 96 { (32, 0, u64::MAX) } else { (len - 32, 88 - len, BEHIND_U) };
         let mask = u128::MAX << (128 - len);
-        Ok(NatPrefix {
-            prefix,
-            network: prefix.address(),
-            mask,
-            high_shift,
-            low_shift,
-            low_mask,
-            is_well_known,
-        })
+        let (network, fixed) = (prefix.address(), u128::MAX);
+        let all = NatPrefix { prefix, network, mask, high_shift, low_shift, low_mask, fixed, is_well_known };
+        Ok(NatPrefix { fixed: !(all.embed(u32::MAX) ^ network), ..all })
     }
 
     /// The prefix as configured.
@@ -141,6 +137,12 @@ impl NatPrefix {
         let high = ((address >> 64) as u64) << self.high_shift;
         let low = (address as u64 & self.low_mask) >> self.low_shift;
         (high | low) as u32
+    }
+
+    /// Whether [`NatPrefix::embed`] gives this address for some IPv4 address: octet `u` and suffix are zero.
+    #[inline(always)]
+    pub const fn is_canonical(&self, address: u128) -> bool {
+        (address ^ self.network) & self.fixed == 0
     }
 
     /// The IPv4 address (host order) for which `address` stands.

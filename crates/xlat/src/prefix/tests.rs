@@ -98,5 +98,10 @@ proptest! {
         }
         prop_assert_eq!(embedded, u128::from_be_bytes(octets));
         prop_assert_eq!(prefix.extract(noise).is_ok(), prefix.prefix().contains(noise));
+        // Of all addresses of the prefix, those that stand for an IPv4 address and have nothing beside it.
+        let inside = prefix.prefix().address() | (noise & (u128::MAX >> len));
+        let is_canonical = prefix.embed(prefix.extract_unchecked(inside)) == inside;
+        prop_assert_eq!(prefix.is_canonical(inside), is_canonical);
+        prop_assert!(prefix.is_canonical(embedded));
     }
 }
