@@ -22,8 +22,9 @@ use crate::report::grouped;
 const BATCH: u64 = 8_192;
 /// 2026-03-03T14:03:22.500Z.
 const START_MS: u64 = 1_772_546_602_500;
-/// Time between two events, nanoseconds of the log's calendar: a million a second.
+/// Time between two events unless told otherwise, nanoseconds of the log's calendar: a million a second.
 const EVENT_NS: u64 = 1_000;
+const DAY_NS: u64 = 86_400_000_000_000;
 /// Blocks of 512 ports of an address, and addresses.
 const BLOCKS: u64 = 126;
 const ADDRESSES: u64 = 4_096;
@@ -51,6 +52,9 @@ pub struct LogArgs {
     /// How many, each about 10 to 20 bytes on disk
     #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(BATCH..=2_000_000_000))]
     pub count: u64,
+    /// Days of the log's calendar that they are spread over, instead of a million a second
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=3_650))]
+    pub days: Option<u64>,
     /// Questions asked afterwards
     #[arg(long, default_value_t = 50)]
     pub questions: u64,
@@ -101,10 +105,22 @@ pub struct LogReport {
     pub ok: bool,
 }
 
-fn config(dir: &Path) -> Result<Config, BenchError> {
+impl LogArgs {
+    /// Time between two events.
+    fn event_ns(&self) -> u64 {
+        self.days.map_or(EVENT_NS, |days| (days * DAY_NS / self.count).max(1))
+    }
+}
+
+fn config(dir: &Path, events: Events) -> Result<Config, BenchError> {
+    // Of sessions within port blocks, the blocks would tell whose they are.
+    let assignment = match events {
+        Events::Blocks => "",
+        Events::Sessions => "ports = { mode = \"arbitrary\" }\n",
+    };
     let text = format!(
         "[[interface]]\nname = \"a\"\ndevice = \"mem:a\"\nside = \"inside\"\n\n[[interface]]\nname = \"b\"\n\
-         device = \"mem:b\"\nside = \"outside\"\n\n[[nat]]\nname = \"cgn\"\n\n[[nat.pool]]\nname = \"p\"\n\
+         device = \"mem:b\"\nside = \"outside\"\n\n[[nat]]\nname = \"cgn\"\n{assignment}\n[[nat.pool]]\nname = \"p\"\n\
          addresses = [\"203.0.113.0/24\"]\n\n[logging.store]\ndir = \"{}\"\nkeep = 315_360_000\n",
         dir.display()
     );
@@ -130,7 +146,7 @@ impl Events {
     }
 
     /// Event number `n`: blocks and ports go from subscriber to subscriber.
-    fn event(self, n: u64) -> LoggedEvent {
+    fn event(self, n: u64, event_ns: u64) -> LoggedEvent {
         let places = BLOCKS * ADDRESSES;
         let (round, place) = (n / places, scatter(n % places) % places);
         let ip = FIRST_ADDRESS + (place / BLOCKS) as u32;
@@ -154,13 +170,13 @@ impl Events {
                 }
             }
         };
-        let ns = n * EVENT_NS;
+        let ns = n * event_ns;
         LoggedEvent { sequence: n, at_ns: ns, unix_ns: START_MS * 1_000_000 + ns, worker: WorkerId(0), event }
     }
 
     /// The outside address and port of an event.
     fn place(self, n: u64) -> (u32, u16) {
-        match self.event(n).event {
+        match self.event(n, EVENT_NS).event {
             NatEvent::BlockAllocated { block, .. } | NatEvent::BlockReleased { block, .. } => {
                 (block.ip, block.first + 7)
             }
@@ -184,7 +200,8 @@ pub fn log(args: &LogArgs) -> Result<LogReport, BenchError> {
     let parent = args.dir.clone().unwrap_or_else(std::env::temp_dir);
     let scratch = Scratch(parent.join(format!("carrack-bench-log-{}", std::process::id())));
     let dir = scratch.0.join("store");
-    let config = config(&dir)?;
+    let config = config(&dir, args.events)?;
+    let event_ns = args.event_ns();
     let compiled = carrack_config::compile(&config, &PortFacts::assumed(&config), None)
         .map_err(|faults| failed(format!("{faults:?}")))?;
     let start =
@@ -196,7 +213,7 @@ pub fn log(args: &LogArgs) -> Result<LogReport, BenchError> {
     let sent = args.count / BATCH * BATCH;
     for number in 0..sent / BATCH {
         batch.clear();
-        batch.extend((number * BATCH..(number + 1) * BATCH).map(|n| args.events.event(n)));
+        batch.extend((number * BATCH..(number + 1) * BATCH).map(|n| args.events.event(n, event_ns)));
         let given = Instant::now();
         service.events(&batch);
         busy += given.elapsed();
@@ -211,7 +228,7 @@ pub fn log(args: &LogArgs) -> Result<LogReport, BenchError> {
     }
     let seconds = began.elapsed().as_secs_f64();
     let behind = Instant::now();
-    service.end(START_MS * 1_000_000 + sent * EVENT_NS);
+    service.end(START_MS * 1_000_000 + sent * event_ns);
     drop(service);
     // What is left in journals is packed by the next start.
     drop(start()?);
@@ -224,7 +241,7 @@ pub fn log(args: &LogArgs) -> Result<LogReport, BenchError> {
         // An address between two that events are of, at the end of time.
         outside: Ipv4Addr::from(FIRST_ADDRESS + ADDRESSES as u32 / 2),
         port: 80,
-        at_ms: START_MS + sent * EVENT_NS / 1_000_000,
+        at_ms: START_MS + sent * event_ns / 1_000_000,
         protocol: None,
     };
     let asked = Instant::now();
@@ -272,7 +289,7 @@ fn ask(dir: &Path, args: &LogArgs, sent: u64) -> (u64, Vec<Duration>) {
     for n in 0..args.questions {
         let at = scatter(n) % sent;
         let (ip, port) = args.events.place(at);
-        let at_ms = START_MS + at * EVENT_NS / 1_000_000 + 1;
+        let at_ms = START_MS + at * args.event_ns() / 1_000_000 + 1;
         let began = Instant::now();
         let answer = who(dir, &Question { outside: ip.into(), port, at_ms, protocol: None });
         times.push(began.elapsed());

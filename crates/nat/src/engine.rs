@@ -411,6 +411,13 @@ impl Nat {
         self.events.queue.pop_front()
     }
 
+    /// Up to `count` events for the control plane, in order.
+    pub fn drain_events(&mut self, count: usize) -> impl ExactSizeIterator<Item = NatEvent> + '_ {
+        // What is emptied as a whole begins anew at its start: the same few lines of memory for each burst.
+        let count = count.min(self.events.queue.len());
+        self.events.queue.drain(..count)
+    }
+
     /// Events lost because the control plane was slow, since start.
     #[must_use]
     pub const fn events_lost(&self) -> u64 {

@@ -88,7 +88,7 @@ impl Nat {
     pub(crate) fn end_session(&mut self, id: u32, now_s: u32) -> bool {
         let Some(session) = self.tables.remove_session(id) else { return false };
         if session.flags & TOLD != 0 {
-            self.tell_session(Change::SessionDeleted, &session);
+            self.tell_end(&session);
         }
         if session.flags & CONTROL != 0
             && let Some(controls) = self.controls.as_mut()

@@ -42,21 +42,25 @@ impl Nat {
     }
 
     /// The session in that line has begun.
-    #[cold]
     #[inline(never)]
     pub(crate) fn tell_begin(&mut self, id: u32) {
-        if let Some(session) = self.tables.sessions.get(id).copied() {
-            self.tell_session(Change::SessionCreated, &session);
+        if let Some(session) = self.tables.sessions.get(id) {
+            self.events.push(self.event_of(Change::SessionCreated, session));
         }
     }
 
-    /// RFC 8158 §4.6.1, RFC 8158 §4.6.2.
-    #[cold]
+    /// A session that was in a line has ended.
     #[inline(never)]
-    pub(crate) fn tell_session(&mut self, change: Change, session: &Session) {
+    pub(crate) fn tell_end(&mut self, session: &Session) {
+        self.events.push(self.event_of(Change::SessionDeleted, session));
+    }
+
+    /// RFC 8158 §4.6.1, RFC 8158 §4.6.2.
+    #[inline(always)]
+    fn event_of(&self, change: Change, session: &Session) -> NatEvent {
         let remote = (session.flags & TOLD_REMOTE != 0).then(|| session.remote());
         let remote6 = remote.filter(|_| session.is_six()).map(|_| self.way_of(session).remote6().into());
-        self.events.push(NatEvent::Translation {
+        NatEvent::Translation {
             change,
             instance: self.slots.id(session.slot),
             protocol: if session.proto() == Proto::Other {
@@ -68,7 +72,7 @@ impl Nat {
             outside: session.outside(),
             remote,
             remote6,
-        });
+        }
     }
 }
 

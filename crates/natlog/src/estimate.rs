@@ -231,7 +231,7 @@ fn stored(records: &[Record], context: &Context, rng: &mut Rng) -> Result<f64, S
     }
     let rows = many.len() as f64;
     let mut bytes = 0;
-    for rows in many.chunks_mut(2 * RECORDS_MAX) {
+    for rows in many.chunks(2 * RECORDS_MAX) {
         bytes += columns::write_to(Vec::new(), rows, &names).map_err(|error| error.to_string())?.len();
     }
     Ok(bytes as f64 * records.len() as f64 / rows)

@@ -199,9 +199,11 @@ impl Worker {
 
     fn send_events(&mut self, now: Now) {
         // What finds no room waits in the engine, whose own bound counts the loss.
-        while !self.mail.nat_events.is_full() {
-            let Some(event) = self.nat.next_event() else { return };
-            let _ = self.mail.nat_events.push(NatNews { at_ns: now.ns, event });
+        let events = self.nat.drain_events(self.mail.nat_events.slots());
+        if events.len() > 0
+            && let Ok(room) = self.mail.nat_events.write_chunk_uninit(events.len())
+        {
+            room.fill_from_iter(events.map(|event| NatNews { at_ns: now.ns, event }));
         }
     }
 }

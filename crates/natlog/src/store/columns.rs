@@ -18,7 +18,6 @@ use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 use parquet::file::statistics::Statistics;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
-use parquet::schema::types::ColumnPath;
 
 use crate::record::{Kind, Record};
 
@@ -54,42 +53,81 @@ const TIME: usize = 0;
 const OUTSIDE: usize = 6;
 
 /// Writes a file whole; the records are sorted here.
-pub(crate) fn write(path: &Path, records: &mut [Record], instances: &[String]) -> Result<()> {
+pub(crate) fn write(path: &Path, records: &[Record], instances: &[String]) -> Result<()> {
     // The file is complete on disk before it gets its name.
     write_to(File::create(path)?, records, instances)?.sync_all()?;
     Ok(())
 }
 
 /// The same into anything.
-pub(crate) fn write_to<W: Write + Send>(out: W, records: &mut [Record], instances: &[String]) -> Result<W> {
-    records.sort_by_key(|record| (record.outside, record.first, record.unix_ms));
+pub(crate) fn write_to<W: Write + Send>(out: W, records: &[Record], instances: &[String]) -> Result<W> {
     let schema = Arc::new(parse_message_type(SCHEMA)?);
-    let delta = |column: &str| ColumnPath::from(column);
-    let properties = WriterProperties::builder()
-        .set_created_by("carrack".into())
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
-        .set_statistics_enabled(EnabledStatistics::Chunk)
-        .set_column_dictionary_enabled(delta("time"), false)
-        .set_column_encoding(delta("time"), Encoding::DELTA_BINARY_PACKED)
-        .set_column_dictionary_enabled(delta("outside"), false)
-        .set_column_encoding(delta("outside"), Encoding::DELTA_BINARY_PACKED)
-        .build();
-    let mut writer = SerializedFileWriter::new(out, schema, Arc::new(properties))?;
-    for rows in records.chunks(GROUP_ROWS) {
+    let mut writer = SerializedFileWriter::new(out, schema, Arc::new(properties(records)?))?;
+    let names: Vec<ByteArray> = instances.iter().map(|name| name.as_str().into()).collect();
+    let order = order(records);
+    let mut rows = Vec::with_capacity(GROUP_ROWS.min(records.len()));
+    for part in order.chunks(GROUP_ROWS) {
+        rows.clear();
+        // Copied together once, instead of gathered again for each column.
+        rows.extend(part.iter().filter_map(|at| records.get(*at as usize).copied()));
         let mut group = writer.next_row_group()?;
-        write_group(&mut group, rows, instances)?;
+        write_group(&mut group, &rows, &names)?;
         group.close()?;
     }
     writer.into_inner()
 }
 
+/// Indices of the records by outside address, first port and time; of the same time in the order they came.
+fn order(records: &[Record]) -> Vec<u32> {
+    let begin_ms = records.iter().map(|record| record.unix_ms).min().unwrap_or(0);
+    // One word each, in which 48 bits of milliseconds are 8,900 years: sorted several times faster than whole records.
+    let key = |(at, record): (usize, &Record)| {
+        let time = u128::from((record.unix_ms - begin_ms).min((1 << 48) - 1));
+        u128::from(record.outside) << 96 | u128::from(record.first) << 80 | time << 32 | at as u128
+    };
+    let mut keys: Vec<u128> = records.iter().enumerate().map(key).collect();
+    keys.sort_unstable();
+    keys.into_iter().map(|key| key as u32).collect()
+}
+
+/// How columns are encoded. Most as differences of neighbours: rows are sorted, so that many are small, and columns that
+/// are always the same take nothing, neither space nor time. A dictionary, for which each value is searched, where values
+/// come again out of order.
+fn properties(records: &[Record]) -> Result<WriterProperties> {
+    let has_six = records.iter().any(|record| record.inside.is_ipv6() || record.remote.is_ipv6());
+    let mut builder = WriterProperties::builder()
+        .set_created_by("carrack".into())
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
+        .set_statistics_enabled(EnabledStatistics::None)
+        .set_dictionary_enabled(false)
+        .set_encoding(Encoding::DELTA_BINARY_PACKED);
+    for column in ["time", "outside"] {
+        builder = builder.set_column_statistics_enabled(column.into(), EnabledStatistics::Chunk);
+    }
+    for column in ["inside", "remote", "instance"] {
+        builder = builder.set_column_dictionary_enabled(column.into(), true);
+    }
+    builder = builder.set_column_encoding("instance".into(), Encoding::DELTA_LENGTH_BYTE_ARRAY);
+    for column in ["inside6", "remote6"] {
+        builder = builder
+            .set_column_dictionary_enabled(column.into(), has_six)
+            .set_column_encoding(column.into(), Encoding::DELTA_LENGTH_BYTE_ARRAY);
+    }
+    Ok(builder.build())
+}
+
 fn write_group<W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     rows: &[Record],
-    names: &[String],
+    names: &[ByteArray],
 ) -> Result<()> {
-    let name =
-        |r: &Record| names.get(usize::from(r.instance)).map_or(&[][..], |name| name.as_bytes()).to_vec();
+    // An empty one and copies of a name take no memory of their own.
+    let empty = ByteArray::from(Vec::new());
+    let name = |r: &Record| names.get(usize::from(r.instance)).unwrap_or(&empty).clone();
+    let six = |ip: IpAddr| match ip {
+        IpAddr::V4(_) => empty.clone(),
+        IpAddr::V6(ip) => ip.octets().to_vec().into(),
+    };
     long(group, rows, |r| r.unix_ms as i64)?;
     number(group, rows, |r| r.kind as u32)?;
     bytes(group, rows, name)?;
@@ -118,13 +156,6 @@ fn four(ip: IpAddr) -> u32 {
     }
 }
 
-fn six(ip: IpAddr) -> Vec<u8> {
-    match ip {
-        IpAddr::V4(_) => Vec::new(),
-        IpAddr::V6(ip) => ip.octets().to_vec(),
-    }
-}
-
 fn number<W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     rows: &[Record],
@@ -150,10 +181,10 @@ fn long<W: Write + Send>(
 fn bytes<W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     rows: &[Record],
-    value: impl Fn(&Record) -> Vec<u8>,
+    value: impl Fn(&Record) -> ByteArray,
 ) -> Result<()> {
     let mut column = group.next_column()?.ok_or_else(short)?;
-    let values: Vec<ByteArray> = rows.iter().map(|row| value(row).into()).collect();
+    let values: Vec<ByteArray> = rows.iter().map(value).collect();
     column.typed::<ByteArrayType>().write_batch(&values, None, None)?;
     column.close()
 }

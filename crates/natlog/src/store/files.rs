@@ -60,14 +60,14 @@ pub(crate) fn parts(dir: &Path) -> io::Result<Vec<Part>> {
 /// Turns a journal into a columnar file. May be repeated after a crash at any point: the file gets the same name again.
 pub(crate) fn pack(dir: &Path, path: &Path) -> Result<(), String> {
     let text = |error: io::Error| error.to_string();
-    let mut contents = journal::read(path).map_err(text)?;
+    let contents = journal::read(path).map_err(text)?;
     let times = || contents.records.iter().map(|record| record.unix_ms);
     if let (Some(from_ms), Some(to_ms)) = (times().min(), times().max()) {
         let day = dir.join(time::format_ms(from_ms).get(..10).unwrap_or("1970-01-01"));
         fs::create_dir_all(&day).map_err(text)?;
         let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("0");
         let unfinished = dir.join(JOURNAL).join(format!("{stem}.unfinished"));
-        columns::write(&unfinished, &mut contents.records, &contents.instances).map_err(|error| {
+        columns::write(&unfinished, &contents.records, &contents.instances).map_err(|error| {
             let _ = fs::remove_file(&unfinished);
             error.to_string()
         })?;
