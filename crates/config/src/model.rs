@@ -430,6 +430,8 @@ pub enum ExportProtocol {
     Syslog,
     /// RFC 2866.
     Radius,
+    /// Bulk inserts over HTTP.
+    ClickHouse,
 }
 
 /// How messages get there.
@@ -509,8 +511,12 @@ pub struct ExporterConfig {
     pub facility: u8,
     /// With TLS.
     pub tls: Option<ExporterTls>,
-    /// Where the secret shared with a RADIUS server is.
+    /// Where the secret shared with a RADIUS server is, or a database's password.
     pub secret_file: Option<PathBuf>,
+    /// A database's table, with the name of its database before a dot.
+    pub table: String,
+    /// Name at a database.
+    pub user: String,
 }
 
 impl InterfaceConfig {

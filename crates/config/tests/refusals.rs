@@ -106,7 +106,7 @@ fn syntax_errors_name_their_place() {
 }
 
 #[test]
-fn radius_needs_its_secret_and_knows_only_datagrams() {
+fn keys_of_an_exporter_go_with_its_protocol() {
     let exporter = |lines: &str| {
         format!(
             "[[logging.exporter]]\nname = \"aaa\"\ncollector = \"192.0.2.9:1813\"\n{lines}\n\n[workers]\n"
@@ -118,6 +118,12 @@ fn radius_needs_its_secret_and_knows_only_datagrams() {
     refuses("[workers]\n", &exporter(&stream), &["over UDP only"]);
     let syslog = format!("protocol = \"syslog\"\n{secret} #!");
     refuses("[workers]\n", &exporter(&syslog), &["only with protocol = \"radius\""]);
+    refuses("[workers]\n", &exporter("protocol = \"clickhouse\"\ntransport = \"udp\" #!"), &["by HTTP"]);
+    refuses(
+        "[workers]\n",
+        &exporter("protocol = \"ipfix\"\ntable = \"a.b\" #!"),
+        &["only with protocol = \"clickhouse\""],
+    );
 }
 
 #[test]

@@ -12,8 +12,9 @@ use carrack_nat::{Direction, Nat, Rng, WorkerGroup};
 use carrack_runtime::LoggedEvent;
 use carrack_tables::PagePreference;
 
+use crate::clickhouse::Rows;
 use crate::context::Context;
-use crate::flow::{Encoder, Stamp, Version};
+use crate::flow::{Emit, Encoder, Stamp, Version};
 use crate::radius::Radius;
 use crate::record::Record;
 use crate::store::columns;
@@ -50,12 +51,21 @@ pub enum Sink {
     SyslogCompact,
     /// RADIUS accounting.
     Radius,
+    /// Rows for ClickHouse.
+    ClickHouse,
 }
 
 impl Sink {
     /// All, in the order of [`Volume::bytes`].
-    pub const ALL: [Self; 6] =
-        [Self::Store, Self::Ipfix, Self::NetFlow9, Self::SyslogStructured, Self::SyslogCompact, Self::Radius];
+    pub const ALL: [Self; 7] = [
+        Self::Store,
+        Self::Ipfix,
+        Self::NetFlow9,
+        Self::SyslogStructured,
+        Self::SyslogCompact,
+        Self::Radius,
+        Self::ClickHouse,
+    ];
 
     /// For tables.
     #[must_use]
@@ -67,6 +77,7 @@ impl Sink {
             Self::SyslogStructured => "syslog structured",
             Self::SyslogCompact => "syslog compact",
             Self::Radius => "radius",
+            Self::ClickHouse => "clickhouse",
         }
     }
 }
@@ -77,7 +88,7 @@ pub struct Volume {
     /// Events.
     pub events: f64,
     /// Bytes in each of [`Sink::ALL`], without the headers of UDP, TCP and TLS.
-    pub bytes: [f64; 6],
+    pub bytes: [f64; Sink::ALL.len()],
 }
 
 /// Simulates a day of the instance, with `sessions_per_day` of each subscriber.
@@ -170,13 +181,19 @@ struct Meter {
     context: Context,
     records: Vec<Record>,
     events: u64,
-    bytes: [f64; 6],
+    bytes: [f64; Sink::ALL.len()],
     rng: Rng,
 }
 
 impl Meter {
     fn new(context: &Context) -> Self {
-        Self { context: context.clone(), records: Vec::new(), events: 0, bytes: [0.0; 6], rng: Rng::new(7) }
+        Self {
+            context: context.clone(),
+            records: Vec::new(),
+            events: 0,
+            bytes: [0.0; Sink::ALL.len()],
+            rng: Rng::new(7),
+        }
     }
 
     fn take(&mut self, nat: &mut Nat, second: u64) {
@@ -198,6 +215,7 @@ impl Meter {
                 Sink::SyslogStructured => syslog(SyslogFormat::Structured, &self.records, context),
                 Sink::SyslogCompact => syslog(SyslogFormat::Compact, &self.records, context),
                 Sink::Radius => radius(&self.records, context),
+                Sink::ClickHouse => rows(&self.records, context),
             };
         }
         self.records.clear();
@@ -249,17 +267,25 @@ fn flow(version: Version, records: &[Record], context: &Context) -> f64 {
 }
 
 fn syslog(format: SyslogFormat, records: &[Record], context: &Context) -> f64 {
-    let (mut syslog, mut bytes) = (Syslog::new(16, format, false, "carrack", 32_473), 0);
-    for record in records {
-        syslog.event(record, context, &mut |message, _| bytes += message.len());
-    }
-    bytes as f64
+    let mut syslog = Syslog::new(16, format, false, "carrack", 32_473);
+    emitted(records, |record, emit| syslog.event(record, context, emit))
 }
 
 fn radius(records: &[Record], context: &Context) -> f64 {
-    let (mut radius, mut bytes) = (Radius::new("carrack"), 0);
+    let mut radius = Radius::new("carrack");
+    emitted(records, |record, emit| radius.event(record, context, emit))
+}
+
+fn rows(records: &[Record], context: &Context) -> f64 {
+    let mut rows = Rows::new("carrack");
+    emitted(records, |record, emit| rows.event(record, context, emit))
+}
+
+/// Bytes that `write` makes of the records.
+fn emitted(records: &[Record], mut write: impl FnMut(&Record, &mut Emit<'_>)) -> f64 {
+    let mut bytes = 0;
     for record in records {
-        radius.event(record, context, &mut |message, _| bytes += message.len());
+        write(record, &mut |message, _| bytes += message.len());
     }
     bytes as f64
 }

@@ -9,6 +9,7 @@
 //! Nobody below the logging thread waits for anybody above it: a full ring, queue or disk is a counted loss.
 #![forbid(unsafe_code)]
 
+pub mod clickhouse;
 pub mod context;
 pub mod estimate;
 mod exporter;

@@ -1,6 +1,7 @@
 //! The way to a collector: datagrams, or a stream with or without TLS. Never waits: what cannot be sent now stays in a bounded
 //! buffer.
 
+mod inserts;
 mod requests;
 
 use std::collections::VecDeque;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carrack_config::{ExportProtocol, ExportTransport, ExporterConfig, ExporterTls};
+use inserts::Inserts;
 use requests::Requests;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -27,6 +29,7 @@ pub(crate) enum Link {
     Udp(UdpSocket),
     Stream(Box<Stream>),
     Requests(Requests),
+    Inserts(Inserts),
 }
 
 /// A stream and what it has not taken yet.
@@ -49,9 +52,13 @@ impl Link {
             socket.connect(collector)?;
             socket.set_nonblocking(true)?;
             if config.protocol == ExportProtocol::Radius {
-                return Ok(Self::Requests(Requests::new(socket, secret(config)?)));
+                let secret = secret(config)?.ok_or_else(|| io::Error::other("no secret_file"))?;
+                return Ok(Self::Requests(Requests::new(socket, secret.into_bytes())));
             }
             return Ok(Self::Udp(socket));
+        }
+        if config.protocol == ExportProtocol::ClickHouse {
+            return Ok(Self::Inserts(Inserts::open(config, secret(config)?)?));
         }
         let tls = match (transport, tls) {
             (ExportTransport::Tls, Some(tls)) => Some(client(tls, collector)?),
@@ -72,6 +79,7 @@ impl Link {
         match self {
             Self::Udp(_) => true,
             Self::Requests(requests) => requests.is_ready(),
+            Self::Inserts(inserts) => inserts.is_ready(),
             Self::Stream(stream) => {
                 stream.buffer.len() < BUFFER_BYTES
                     && stream.tls.as_ref().is_none_or(|tls| !tls.is_handshaking())
@@ -83,6 +91,7 @@ impl Link {
     pub(crate) fn is_working(&self) -> bool {
         match self {
             Self::Requests(requests) => requests.is_proven(),
+            Self::Inserts(inserts) => inserts.is_proven(),
             Self::Udp(_) | Self::Stream(_) => self.is_ready(),
         }
     }
@@ -103,6 +112,10 @@ impl Link {
                 requests.put(message);
                 Ok(true)
             }
+            Self::Inserts(inserts) => {
+                inserts.put(message);
+                Ok(true)
+            }
             Self::Stream(stream) => stream.put(message).and_then(|()| stream.flush()).map(|()| true),
         }
     }
@@ -112,15 +125,17 @@ impl Link {
         match self {
             Self::Udp(_) => Ok(()),
             Self::Requests(requests) => requests.flush(),
+            Self::Inserts(inserts) => inserts.flush(),
             Self::Stream(stream) => stream.flush(),
         }
     }
 
-    /// Bytes of a stream, or requests, so far; a message is delivered when [`Self::delivered`] has reached what this was after it.
+    /// Bytes of a stream, requests, or rows, so far; a message is delivered when [`Self::delivered`] has reached what this was after it.
     pub(crate) fn accepted(&self) -> u64 {
         match self {
             Self::Udp(_) => 0,
             Self::Requests(requests) => requests.accepted(),
+            Self::Inserts(inserts) => inserts.accepted(),
             Self::Stream(stream) => stream.accepted,
         }
     }
@@ -130,6 +145,7 @@ impl Link {
         match self {
             Self::Udp(_) => 0,
             Self::Requests(requests) => requests.delivered(),
+            Self::Inserts(inserts) => inserts.delivered(),
             Self::Stream(stream) => {
                 let kernel = unconfirmed(&stream.socket).unwrap_or(u64::MAX);
                 stream.accepted.saturating_sub(stream.buffer.len() as u64).saturating_sub(kernel)
@@ -252,14 +268,14 @@ fn unconfirmed(socket: &TcpStream) -> Option<u64> {
     queues.max()
 }
 
-/// The secret shared with a RADIUS server: the file's first line.
-fn secret(config: &ExporterConfig) -> io::Result<Vec<u8>> {
-    let Some(path) = &config.secret_file else { return Err(io::Error::other("no secret_file")) };
+/// The secret shared with a RADIUS server, or a database's password: the file's first line. `None` without a file.
+fn secret(config: &ExporterConfig) -> io::Result<Option<String>> {
+    let Some(path) = &config.secret_file else { return Ok(None) };
     let text = std::fs::read_to_string(path)
         .map_err(|error| io::Error::new(error.kind(), format!("cannot read {}: {error}", path.display())))?;
     let line = text.lines().next().unwrap_or_default();
     if line.is_empty() {
         return Err(io::Error::other(format!("{} holds no secret in its first line", path.display())));
     }
-    Ok(line.as_bytes().to_vec())
+    Ok(Some(line.to_owned()))
 }

@@ -98,12 +98,13 @@ pub(super) const KEYS: &[KeyInfo] = &[
     ),
     row(
         ("logging.exporter", "protocol"),
-        Word(&["ipfix", "netflow9", "syslog", "radius"]),
+        Word(&["ipfix", "netflow9", "syslog", "radius", "clickhouse"]),
         Required,
         InPlace,
         "\"ipfix\"",
-        "IPFIX (RFC 7011, with the templates of RFC 8158), NetFlow version 9 (RFC 3954), syslog (RFC 5424) or RADIUS \
-         accounting (RFC 2866), which tells `blocks` and `mappings` by the attributes of RFC 8045.",
+        "IPFIX (RFC 7011, with the templates of RFC 8158), NetFlow version 9 (RFC 3954), syslog (RFC 5424), RADIUS \
+         accounting (RFC 2866), which tells `blocks` and `mappings` by the attributes of RFC 8045, or rows for the \
+         database ClickHouse by its HTTP interface.",
     ),
     row(
         ("logging.exporter", "transport"),
@@ -111,7 +112,7 @@ pub(super) const KEYS: &[KeyInfo] = &[
         Value("\"udp\""),
         InPlace,
         "\"tcp\"",
-        "How it gets there. NetFlow and RADIUS know only `udp`.",
+        "How it gets there. NetFlow and RADIUS know only `udp`; ClickHouse knows `tcp`, which is then the default, and `tls`.",
     ),
     row(
         ("logging.exporter", "collector"),
@@ -120,7 +121,7 @@ pub(super) const KEYS: &[KeyInfo] = &[
         InPlace,
         "\"192.0.2.9:4739\"",
         "Address and port of the collector. Usual ports: IPFIX 4739, NetFlow 2055, syslog 514, over TLS 6514, \
-         RADIUS accounting 1813.",
+         RADIUS accounting 1813, ClickHouse 8123, over TLS 8443.",
     ),
     row(
         ("logging.exporter", "events"),
@@ -207,10 +208,26 @@ pub(super) const KEYS: &[KeyInfo] = &[
     row(
         ("logging.exporter", "secret_file"),
         Path,
-        Absent("no RADIUS"),
+        Absent("no secret"),
         InPlace,
         "\"/etc/carrack/radius.secret\"",
-        "File whose first line is the secret shared with the RADIUS server. Read when the exporter starts and after a \
-         failure.",
+        "File whose first line is the secret shared with the RADIUS server, or the password at ClickHouse. Read when the \
+         exporter starts and after a failure.",
+    ),
+    row(
+        ("logging.exporter", "table"),
+        Name,
+        Value("\"carrack.events\""),
+        InPlace,
+        "\"logs.nat\"",
+        "ClickHouse: database and table; `examples/clickhouse.sql` makes it.",
+    ),
+    row(
+        ("logging.exporter", "user"),
+        Name,
+        Value("\"default\""),
+        InPlace,
+        "\"carrack\"",
+        "ClickHouse: who inserts.",
     ),
 ];

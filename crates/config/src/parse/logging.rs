@@ -38,11 +38,18 @@ fn store(notes: &Notes, section: &Section<'_>) -> Option<StoreConfig> {
 fn exporter(notes: &Notes, mut section: Section<'_>) -> Option<ExporterConfig> {
     let name = super::network::name(notes, &mut section, "exporter");
     let protocol = section.get::<ExportProtocol>("protocol");
-    let transport = section.need::<ExportTransport>("transport");
+    let mut transport = section.need::<ExportTransport>("transport");
     let collector = section.get::<SocketAddr>("collector");
     let events = section.need::<Vec<At<EventClass>>>("events");
     if events.is_empty() && section.written("events").is_some() {
         notes.error(events.span, "an empty list; name the events, or leave the key out to send all");
+    }
+    let is_clickhouse = protocol.as_ref().is_some_and(|at| at.value == ExportProtocol::ClickHouse);
+    if is_clickhouse && section.written("transport").is_none() {
+        transport.value = ExportTransport::Tcp;
+    }
+    if is_clickhouse && transport.value == ExportTransport::Udp {
+        notes.error(transport.span, "ClickHouse is reached by HTTP; set transport = \"tcp\" or \"tls\"");
     }
     let tls = tls(notes, &section, transport.value);
     if transport.value != ExportTransport::Udp {
@@ -58,17 +65,22 @@ fn exporter(notes: &Notes, mut section: Section<'_>) -> Option<ExporterConfig> {
             _ => {}
         }
     }
-    if protocol.as_ref().is_some_and(|protocol| protocol.value != ExportProtocol::Syslog) {
-        for key in ["format", "facility"] {
-            if let Some(span) = section.written(key) {
-                let message = format!(
-                    "`{key}` has an effect only with protocol = \"syslog\"; remove it or change the protocol"
-                );
-                notes.error(span, message);
-            }
+    let named = protocol.as_ref().map(|protocol| protocol.value);
+    let only = [
+        ("format", ExportProtocol::Syslog, "syslog"),
+        ("facility", ExportProtocol::Syslog, "syslog"),
+        ("table", ExportProtocol::ClickHouse, "clickhouse"),
+        ("user", ExportProtocol::ClickHouse, "clickhouse"),
+    ];
+    for (key, its, word) in only {
+        if let Some(span) = section.written(key).filter(|_| named.is_some_and(|named| named != its)) {
+            let message = format!(
+                "`{key}` has an effect only with protocol = \"{word}\"; remove it or change the protocol"
+            );
+            notes.error(span, message);
         }
     }
-    let secret_file = secret(notes, &section, protocol.as_ref().map(|protocol| protocol.value));
+    let secret_file = secret(notes, &section, named);
     let read = ExporterConfig {
         name,
         protocol: protocol.map(|protocol| protocol.value).unwrap_or_default(),
@@ -84,6 +96,8 @@ fn exporter(notes: &Notes, mut section: Section<'_>) -> Option<ExporterConfig> {
         facility: section.value("facility"),
         tls,
         secret_file,
+        table: section.value("table"),
+        user: section.value("user"),
     };
     // Without a collector there is a fault already; what else may be wrong was said above.
     collector.map(|_| read)
@@ -119,8 +133,8 @@ fn secret(notes: &Notes, section: &Section<'_>, protocol: Option<ExportProtocol>
             let message = "protocol = \"radius\" needs `secret_file`, which holds the secret shared with the server; add it";
             notes.error(section.span_of("protocol"), message);
         }
-        Some(span) if !is_radius && protocol.is_some() => {
-            let message = "`secret_file` has an effect only with protocol = \"radius\"; remove it or change the protocol";
+        Some(span) if !is_radius && protocol.is_some_and(|named| named != ExportProtocol::ClickHouse) => {
+            let message = "`secret_file` has an effect only with protocol = \"radius\" or \"clickhouse\"; remove it or change the protocol";
             notes.error(span, message);
         }
         _ => {}

@@ -3,6 +3,7 @@
 use carrack_config::{ExportProtocol, ExportTransport, ExporterConfig};
 
 use super::Identity;
+use crate::clickhouse::Rows;
 use crate::context::Context;
 use crate::flow::{Emit, Encoder, Stamp, Unsent, Version};
 use crate::radius::Radius;
@@ -13,6 +14,7 @@ pub(crate) enum Format {
     Flow { encoder: Encoder, version: Version, domain: u32, bytes_max: usize },
     Syslog(Syslog),
     Radius(Radius),
+    Rows(Rows),
 }
 
 impl Format {
@@ -29,6 +31,7 @@ impl Format {
             ExportProtocol::Ipfix => flow(Version::Ipfix),
             ExportProtocol::NetFlow9 => flow(Version::NetFlow9),
             ExportProtocol::Radius => Self::Radius(Radius::new(host)),
+            ExportProtocol::ClickHouse => Self::Rows(Rows::new(host)),
             ExportProtocol::Syslog => {
                 let counted = config.transport != ExportTransport::Udp;
                 Self::Syslog(Syslog::new(config.facility, config.format, counted, host, identity.enterprise))
@@ -51,6 +54,7 @@ impl Format {
             }
             Self::Syslog(syslog) => syslog.event(record, context, emit),
             Self::Radius(radius) => radius.event(record, context, emit),
+            Self::Rows(rows) => rows.event(record, context, emit),
         }
     }
 

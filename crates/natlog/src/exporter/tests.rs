@@ -28,6 +28,8 @@ fn config(
         facility: 16,
         tls: None,
         secret_file: None,
+        table: String::new(),
+        user: String::new(),
     }
 }
 

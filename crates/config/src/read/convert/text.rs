@@ -235,6 +235,7 @@ from_word! {
         "netflow9" => ExportProtocol::NetFlow9,
         "syslog" => ExportProtocol::Syslog,
         "radius" => ExportProtocol::Radius,
+        "clickhouse" => ExportProtocol::ClickHouse,
     }
     ExportTransport {
         "udp" => ExportTransport::Udp,
