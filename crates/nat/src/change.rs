@@ -22,7 +22,7 @@ use crate::line::{FORWARD, Session, Subscriber};
 use crate::mediate::GatewayTables;
 use crate::ownership::{BlockMap, WorkerGroup};
 use crate::policy::{Capacity, Filtering, Instance, NatPolicy, Pooling};
-use crate::reconfigure::{Fate, covers, fates, is_forward_of, same_ports, serves, via_of};
+use crate::reconfigure::{Fate, covers, fates, is_forward_of, is_seen_alike, same_ports, serves};
 use crate::tables::{Hosts, Permissions};
 
 /// Lines looked at in one call: about as long as a burst takes.
@@ -269,10 +269,12 @@ impl Nat {
         if mapping.flags & FORWARD == 0 {
             return Some(false);
         }
-        let after = transition.change.fate_of(self.slots.at(mapping.slot)).and_then(|(_, after, _)| after);
+        let at = self.slots.at(mapping.slot);
+        let after = transition.change.fate_of(at).and_then(|(_, after, _)| after);
         let inside = self.tables.inside_of(&mapping);
-        let via = self.tables.host(mapping.inside_ip).filter(|_| mapping.is_six()).map(|host| host.via);
-        let kept = after.is_some_and(|i| is_forward_of(i, &mapping, inside) && via == via_of(i, inside));
+        let kept = self.policy.instances.get(at).zip(after).is_some_and(|(before, after)| {
+            is_forward_of(after, &mapping, inside) && is_seen_alike(before, after, inside)
+        });
         let ends = !kept && mapping.sessions == 0;
         if ends {
             self.tables.remove_mapping(id);

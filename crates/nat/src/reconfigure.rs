@@ -182,13 +182,15 @@ pub(crate) fn same_ports(before: &Instance, after: &Instance) -> bool {
 pub(crate) fn covers(instance: &Instance, session: &Session, endpoint_kept: bool, before: &Instance) -> bool {
     let same_vrfs =
         instance.inside_vrf.0 == session.inside_vrf && instance.outside_vrf.0 == session.outside_vrf;
-    // A session with an address that was exempt before was opened from there, by the mapping; it goes on.
-    let exempted = is_exempt(instance, session.remote_ip) && !is_exempt(before, session.remote_ip);
+    // A session with an address that was exempt before was opened from there, by the mapping; it goes on. From IPv6
+    // there is no way to IPv4 but through the NAT.
+    let exempted =
+        !session.is_six() && is_exempt(instance, session.remote_ip) && !is_exempt(before, session.remote_ip);
     if !same_vrfs || exempted {
         return false;
     }
     if is_forward_session(before, session) {
-        return is_forward_session(instance, session);
+        return is_forward_session(instance, session) && is_seen_alike(before, instance, session.inside());
     }
     let has_prefix = |instance: &Instance| instance.nat64.as_ref().and_then(|n| n.prefix_of(session.via()));
     if session.is_six() {
@@ -237,6 +239,15 @@ pub(crate) fn via_of(instance: &Instance, inside: Inside) -> Option<u16> {
         Inside::V4(_) => None,
         Inside::V6(_) => instance.nat64.as_ref()?.prefixes.first().map(|entry| entry.via),
     }
+}
+
+/// Is the inside host of a forward rule the same to both: by the same prefix, as part of the same subscriber?
+pub(crate) fn is_seen_alike(before: &Instance, after: &Instance, inside: Inside) -> bool {
+    let subscriber_len = |instance: &Instance| match inside {
+        Inside::V4(_) => None,
+        Inside::V6(_) => instance.nat64.as_ref().map(|nat64| nat64.subscriber_len),
+    };
+    via_of(before, inside) == via_of(after, inside) && subscriber_len(before) == subscriber_len(after)
 }
 
 fn is_forward(instance: &Instance, proto: Proto, outside: (u32, u16), inside: (Inside, u16)) -> bool {

@@ -6,28 +6,34 @@
 //! two histories possible, both are kept until they agree again.
 
 mod judgement;
+mod local;
 mod policy;
 mod reload;
 mod state;
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 
 use carrack_base::{Proto, Reason};
 use carrack_nat::policy::{Filtering, Instance, Mapping as MappingBehaviour};
-use carrack_nat::row::Endpoint;
+use carrack_nat::row::{Endpoint, HostEndpoint};
 
 pub use judgement::is_shortage;
+pub use local::Local;
 use policy::{forward_at, is_denied, is_exempt, one_to_one, one_to_one_back, opens_in, opens_out};
+pub use policy::{seen_as, stands_for};
 use state::{Life, Possible, Session};
 
 /// Protocol, inside endpoint, remote endpoint: what a session is known by.
-pub type Flow = (Proto, Endpoint, Endpoint);
+pub type Flow = (Proto, Local, Endpoint);
 
 /// What the engine made of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
-    /// Translated: the endpoint that was put in place (outside going out, inside coming in).
+    /// Translated going out: the outside endpoint that was put in place.
     Translated(Endpoint),
+    /// Translated coming in: whom it went to.
+    Delivered(Local),
     /// Sent on as it was.
     Untouched,
     /// Dropped.
@@ -39,7 +45,7 @@ pub enum Shown {
 #[derive(Debug, Clone)]
 struct Mapping {
     proto: Proto,
-    inside: Endpoint,
+    inside: Local,
     /// Not known when the engine made it for a packet that nobody saw leave.
     outside: Option<Endpoint>,
     /// Found from inside for any remote.
@@ -77,9 +83,10 @@ pub struct Reference {
     now_s: u32,
     reloaded_s: u32,
     epoch: u32,
-    /// Endpoints that were given back: when at the earliest, and whose they were.
-    freed: HashMap<(Proto, Endpoint), (u32, u32)>,
-    creations: HashMap<u32, Creations>,
+    /// Endpoints that were given back: when at the earliest, and which subscriber's they were.
+    freed: HashMap<(Proto, Endpoint), (u32, IpAddr)>,
+    /// By subscriber.
+    creations: HashMap<IpAddr, Creations>,
 }
 
 impl Reference {
@@ -106,6 +113,11 @@ impl Reference {
     #[must_use]
     pub const fn policy(&self) -> &Instance {
         &self.policy
+    }
+
+    /// The subscriber that an inside host belongs to: itself, or for IPv6 the prefix it is in.
+    fn subscriber(&self, host: IpAddr) -> IpAddr {
+        policy::subscriber_of(&self.policy, host)
     }
 
     /// Time goes on.
@@ -166,7 +178,8 @@ impl Reference {
         if let Some(mapping) = self.mappings.remove(&id)
             && let Some(outside) = mapping.outside.filter(|_| mapping.epoch == self.epoch)
         {
-            self.freed.insert((mapping.proto, outside), (mapping.ended_s, mapping.inside.ip));
+            let subscriber = self.subscriber(mapping.inside.ip);
+            self.freed.insert((mapping.proto, outside), (mapping.ended_s, subscriber));
         }
         self.forget_creations_of_the_gone();
     }
@@ -174,12 +187,14 @@ impl Reference {
     /// A subscriber without anything may be forgotten, and his rate with him.
     fn forget_creations_of_the_gone(&mut self) {
         let lives = self.mapping_lives();
-        let alive = |host: u32| {
+        let alive = |subscriber: IpAddr| {
             self.mappings.iter().any(|(id, m)| {
-                m.inside.ip == host && lives.get(id) == Some(&Life::Yes) && m.kind != Kind::Forward
+                self.subscriber(m.inside.ip) == subscriber
+                    && lives.get(id) == Some(&Life::Yes)
+                    && m.kind != Kind::Forward
             })
         };
-        let gone: Vec<u32> = self.creations.keys().copied().filter(|host| !alive(*host)).collect();
+        let gone: Vec<IpAddr> = self.creations.keys().copied().filter(|host| !alive(*host)).collect();
         for host in gone {
             if let Some(creations) = self.creations.get_mut(&host) {
                 let sure = std::mem::take(&mut creations.sure);
@@ -196,7 +211,7 @@ impl Reference {
         }
     }
 
-    fn add(&mut self, proto: Proto, inside: Endpoint, outside: Option<Endpoint>, kind: Kind) -> u32 {
+    fn add(&mut self, proto: Proto, inside: Local, outside: Option<Endpoint>, kind: Kind) -> u32 {
         let behaviour = self.policy.mapping.get(proto.index()).copied().unwrap_or_default();
         let independent = kind != Kind::Dynamic || behaviour == MappingBehaviour::EndpointIndependent;
         let id = self.next_id;
@@ -232,7 +247,7 @@ impl Reference {
     pub fn went_out(
         &mut self,
         proto: Proto,
-        inside: Endpoint,
+        inside: Local,
         remote: Endpoint,
         bits: u8,
         shown: Shown,
@@ -240,7 +255,8 @@ impl Reference {
         let flow = (proto, inside, remote);
         let session = self.session_life(&flow);
         let opens = opens_out(&self.policy, proto, bits);
-        let (exempt, denied) = (is_exempt(&self.policy, remote.ip), is_denied(&self.policy, inside.ip));
+        let exempt = is_exempt(&self.policy, inside.ip, remote.ip);
+        let denied = is_denied(&self.policy, inside.ip);
         match shown {
             Shown::Translated(outside) => {
                 if session == Life::No && (denied || exempt || !opens) {
@@ -253,6 +269,7 @@ impl Reference {
                 Ok(())
             }
             _ if session == Life::Yes => Err(format!("{shown:?} in spite of its session")),
+            Shown::Delivered(_) => Err("it went out".into()),
             Shown::Untouched if exempt => Ok(()),
             Shown::Untouched => Err("an inside address left".into()),
             Shown::Dropped(Reason::NatSubscriberDenied) if denied => Ok(()),
@@ -260,6 +277,10 @@ impl Reference {
             Shown::Dropped(Reason::NatTcpNoSession | Reason::NatNoMapping) if !opens => Ok(()),
             Shown::Dropped(_) if !opens && session == Life::No => {
                 Err("another reason than that there is no session".into())
+            }
+            // RFC 6146 §3.4: TCP, UDP and ICMP, no more.
+            Shown::Dropped(Reason::Nat64ProtocolUnsupported) if proto == Proto::Other && inside.is_six() => {
+                Ok(())
             }
             Shown::Dropped(Reason::NatProtocolUnsupported) if proto == Proto::Other => {
                 let known = one_to_one(&self.policy, inside.ip).is_some();
@@ -312,7 +333,7 @@ impl Reference {
             return Ok(self.add(proto, inside, Some(outside), Kind::OneToOne));
         }
         self.judge_new_mapping(proto, inside, outside)?;
-        self.creations.entry(inside.ip).or_default().sure.push(self.now_s);
+        self.creations.entry(self.subscriber(inside.ip)).or_default().sure.push(self.now_s);
         Ok(self.add(proto, inside, Some(outside), Kind::Dynamic))
     }
 
@@ -355,7 +376,7 @@ impl Reference {
         shown: Shown,
     ) -> Result<(), String> {
         let opens = opens_in(proto, bits);
-        if let Shown::Translated(inside) = shown {
+        if let Shown::Delivered(inside) = shown {
             return self.delivered(proto, remote, outside, bits, inside);
         }
         let behind = self.behind(proto, outside);
@@ -377,6 +398,11 @@ impl Reference {
             Shown::Dropped(Reason::NatTcpNoSession) if proto == Proto::Tcp && !opens => Ok(()),
             Shown::Dropped(Reason::NatFiltered) if elsewhere => Ok(()),
             Shown::Dropped(Reason::NatNoMapping | Reason::NatFiltered) if !admitted => Ok(()),
+            Shown::Dropped(Reason::Nat64ProtocolUnsupported)
+                if proto == Proto::Other && self.policy.nat64.is_some() && !admitted =>
+            {
+                Ok(())
+            }
             Shown::Dropped(Reason::NatSynTableFull) if proto == Proto::Tcp && opens && !admitted => Ok(()),
             Shown::Dropped(reason) if is_shortage(reason) && (behind.is_some() || is_one_to_one) => {
                 self.judge_shortage_in(flow, behind.map(|(id, _)| id), reason)
@@ -392,7 +418,7 @@ impl Reference {
         remote: Endpoint,
         outside: Endpoint,
         bits: u8,
-        inside: Endpoint,
+        inside: Local,
     ) -> Result<(), String> {
         let flow = (proto, inside, remote);
         let session = self.session_life(&flow);
@@ -402,7 +428,7 @@ impl Reference {
             .find(|(_, m)| (m.proto, m.inside, m.outside) == (proto, inside, Some(outside)));
         let mut at = at.map(|(id, _)| *id);
         if at.is_none()
-            && one_to_one_back(&self.policy, outside.ip) == Some(inside.ip)
+            && inside.v4().is_some_and(|ip| one_to_one_back(&self.policy, outside.ip) == Some(ip))
             && inside.port == outside.port
         {
             self.judge_new_session(&flow, None)?;
@@ -456,7 +482,7 @@ impl Reference {
     }
 
     /// A packet made a session whose outside endpoint nobody saw (the far leg of a hairpin was dropped).
-    pub fn out_unseen(&mut self, proto: Proto, inside: Endpoint, remote: Endpoint, bits: u8) {
+    pub fn out_unseen(&mut self, proto: Proto, inside: Local, remote: Endpoint, bits: u8) {
         let flow = (proto, inside, remote);
         if self.session_life(&flow) == Life::Yes {
             let id = self.sessions.get(&flow).map(|s| s.mapping);
@@ -473,11 +499,11 @@ impl Reference {
                 if let Some(mapping) = self.mappings.get_mut(&id).filter(|m| m.kind == Kind::Dynamic) {
                     mapping.outside = None;
                 }
-                self.creations.entry(inside.ip).or_default().perhaps.push(self.now_s);
+                self.creations.entry(self.subscriber(inside.ip)).or_default().perhaps.push(self.now_s);
                 id
             }
             None => {
-                self.creations.entry(inside.ip).or_default().perhaps.push(self.now_s);
+                self.creations.entry(self.subscriber(inside.ip)).or_default().perhaps.push(self.now_s);
                 match one_to_one(&self.policy, inside.ip) {
                     Some(ip) => {
                         self.add(proto, inside, Some(Endpoint { ip, port: inside.port }), Kind::OneToOne)
@@ -491,8 +517,15 @@ impl Reference {
 
     /// May there be a session of this flow?
     #[must_use]
-    pub fn may_have(&self, proto: Proto, inside: Endpoint, remote: Endpoint) -> bool {
+    pub fn may_have(&self, proto: Proto, inside: Local, remote: Endpoint) -> bool {
         self.session_life(&(proto, inside, remote)) != Life::No
+    }
+
+    /// The same as management shows it: by any prefix.
+    #[must_use]
+    pub fn may_show(&self, proto: Proto, inside: HostEndpoint, remote: Endpoint) -> bool {
+        let same = |flow: &&Flow| (flow.0, flow.1.endpoint(), flow.2) == (proto, inside, remote);
+        self.sessions.keys().filter(same).any(|flow| self.session_life(flow) != Life::No)
     }
 
     /// Sessions that may be there: no more can.
@@ -503,7 +536,7 @@ impl Reference {
 
     /// Sessions that surely live: (protocol, inside, outside, remote), in a fixed order.
     #[must_use]
-    pub fn living(&self) -> Vec<(Proto, Endpoint, Endpoint, Endpoint)> {
+    pub fn living(&self) -> Vec<(Proto, Local, Endpoint, Endpoint)> {
         let mut all = vec![];
         for (flow, session) in &self.sessions {
             let outside = self.mappings.get(&session.mapping).and_then(|m| m.outside);
@@ -516,7 +549,7 @@ impl Reference {
 
     /// The endpoints that rules forward: (protocol, outside, inside).
     #[must_use]
-    pub fn forwards(&self) -> Vec<(Proto, Endpoint, Endpoint)> {
+    pub fn forwards(&self) -> Vec<(Proto, Endpoint, Local)> {
         let forwards = self.mappings.values().filter(|m| m.kind == Kind::Forward);
         forwards.filter_map(|m| Some((m.proto, m.outside?, m.inside))).collect()
     }
@@ -548,7 +581,7 @@ impl Reference {
 
     /// Flows that may have a session and whose inside address is this.
     #[must_use]
-    pub fn flows_of(&self, host: u32) -> Vec<Flow> {
+    pub fn flows_of(&self, host: IpAddr) -> Vec<Flow> {
         self.sessions.keys().copied().filter(|flow| flow.1.ip == host).collect()
     }
 

@@ -1,36 +1,42 @@
 //! Random scenarios over whole workers, the reference NAT beside them. A seed decides everything.
 //!
 //! One or two instances (in the second case with equal inside addresses in two routing instances), 1 to 16 workers,
-//! small tables; packets of subscribers and strangers, answers, hairpinned calls, ICMP errors both ways, fragments,
-//! garbage, deletions, reloads, time.
+//! small tables; subscribers of IPv4 and, by NAT64 prefixes of all lengths, of IPv6; packets of theirs and of
+//! strangers, answers, hairpinned calls within and between the versions, ICMP errors both ways, fragments, garbage,
+//! deletions, reloads, time.
 
 mod behaviour;
 mod errors;
+mod packets;
 mod pieces;
 mod world;
 
-use carrack_base::{Proto, Reason};
+use std::net::IpAddr;
+
+use carrack_base::{Prefix4, Prefix6, Proto, Reason};
 use carrack_nat::policy::Instance;
-use carrack_nat::row::{Endpoint, Filter, SessionKey};
-use carrack_wire::PacketBuilder;
+use carrack_nat::row::{Endpoint, Filter, HostEndpoint, SessionKey};
 use carrack_wire::tcp::flag;
 
-use crate::network::{Sent, mac_of};
+use crate::network::Sent;
 use crate::random::Random;
-use crate::reference::{Flow, Reference, Shown, is_shortage};
-use behaviour::{HOSTS, REMOTES, pool_of};
-use world::{INSIDE, OUTSIDE, World, endpoint_of};
+use crate::reference::{Flow, Local, Reference, Shown, is_shortage, seen_as, stands_for};
+use behaviour::{HOST_COUNT, REMOTES, pool_of};
+use packets::{GRE, packet};
+use world::{INSIDE, OUTSIDE, World, endpoints_of};
 
 /// Steps of one scenario.
 pub const STEPS: usize = 400;
-/// GRE: a protocol without ports.
-const GRE: u8 = 47;
 
 /// What a scenario did, so that a test can see that it did anything.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Packets translated.
     pub translated: u64,
+    /// Packets of these from IPv6 to IPv4.
+    pub from_six: u64,
+    /// Packets of these from IPv4 to IPv6.
+    pub to_six: u64,
     /// Packets dropped for a shortage.
     pub shortages: u64,
     /// Packets dropped by filter or for want of a mapping.
@@ -55,6 +61,8 @@ impl Summary {
     /// Adds what another scenario did.
     pub fn add(&mut self, other: &Self) {
         self.translated += other.translated;
+        self.from_six += other.from_six;
+        self.to_six += other.to_six;
         self.shortages += other.shortages;
         self.refused += other.refused;
         self.answered += other.answered;
@@ -148,7 +156,8 @@ impl Simulation {
             157..162 => self.error_from_inside(),
             162..166 => self.out_in_pieces(),
             166..170 => self.in_in_pieces(),
-            170..176 => self.garbage(),
+            170..174 => self.garbage(),
+            174..176 => self.misaddressed(),
             176..180 => self.delete(),
             180..182 => self.clear(),
             182..196 => self.pass_time(),
@@ -174,13 +183,37 @@ impl Simulation {
         self.world.number_of(&self.references[side].policy().name).is_some()
     }
 
-    fn host(&mut self) -> u32 {
-        HOSTS + self.random.below(10) as u32
+    /// A host of either version, whichever the instance serves.
+    fn host(&mut self, side: usize) -> IpAddr {
+        let number = self.random.below(HOST_COUNT);
+        let six = self.references[side].policy().nat64.is_some() && self.random.one_in(2);
+        behaviour::host(number, six)
     }
 
-    fn inside(&mut self, proto: Proto) -> Endpoint {
+    fn inside(&mut self, side: usize, proto: Proto) -> Local {
         let port = 1_000 + self.random.below(30) as u16;
-        Endpoint { ip: self.host(), port: if proto == Proto::Other { 0 } else { port } }
+        let ip = self.host(side);
+        let via = match &self.references[side].policy().nat64 {
+            Some(nat64) if ip.is_ipv6() => self.random.pick(&nat64.prefixes).map_or(0, |entry| entry.via),
+            _ => 0,
+        };
+        Local { ip, port: if proto == Proto::Other { 0 } else { port }, via }
+    }
+
+    /// An IPv4 endpoint as an inside host sees it.
+    fn seen_by(&self, side: usize, host: Local, remote: Endpoint) -> HostEndpoint {
+        seen_as(self.references[side].policy(), host.via, remote)
+    }
+
+    /// Whom a packet that left towards inside went to, and from which IPv4 endpoint.
+    fn delivery(&self, side: usize, sent: &Sent) -> Result<(Local, Endpoint), String> {
+        let (src, dst) = endpoints_of(&sent.frame);
+        let found = stands_for(self.references[side].policy(), src);
+        let (via, remote) = found.ok_or_else(|| format!("{src} is in no prefix of side {side}"))?;
+        if src.ip.is_ipv6() != dst.ip.is_ipv6() {
+            return Err(format!("of two versions: {src} to {dst}"));
+        }
+        Ok((Local { ip: dst.ip, port: dst.port, via }, remote))
     }
 
     fn proto(&mut self) -> Proto {
@@ -205,8 +238,8 @@ impl Simulation {
     /// A session that surely lives, and its instance.
     fn living(
         &mut self,
-        is: impl Fn(&(Proto, Endpoint, Endpoint, Endpoint)) -> bool,
-    ) -> Option<(usize, (Proto, Endpoint, Endpoint, Endpoint))> {
+        is: impl Fn(&(Proto, Local, Endpoint, Endpoint)) -> bool,
+    ) -> Option<(usize, (Proto, Local, Endpoint, Endpoint))> {
         let side = self.side();
         let mut living = self.references[side].living();
         living.retain(is);
@@ -235,19 +268,21 @@ impl Simulation {
 
     fn outbound(&mut self) -> Result<(), String> {
         let (side, proto) = (self.side(), self.proto());
-        let (inside, remote, flags) = (self.inside(proto), self.remote(proto), self.flags());
+        let (inside, remote, flags) = (self.inside(side, proto), self.remote(proto), self.flags());
         self.send_out(side, (proto, inside, remote), flags)
     }
 
     fn send_out(&mut self, side: usize, flow: Flow, flags: u8) -> Result<(), String> {
         let (proto, inside, remote) = flow;
-        let frame = packet(proto, inside, remote, flags, INSIDE[side]);
+        let seen = self.seen_by(side, inside, remote);
+        let frame = packet(proto, inside.endpoint(), seen, flags, INSIDE[side]);
         let (passed, drops) = self.send(INSIDE[side], &frame)?;
         let shown = match (passed, drops.as_slice()) {
-            (Some(sent), []) => match endpoint_of(&sent.frame).0 {
-                source if source.ip == inside.ip => Shown::Untouched,
-                source => Shown::Translated(source),
-            },
+            (Some(sent), []) => {
+                let shown = sent_out(&sent, inside, remote)?;
+                self.summary.from_six += u64::from(inside.is_six());
+                shown
+            }
             // Untouched, in a routing instance that does not lead there.
             (None, [Reason::NoRoute]) if self.two => Shown::Untouched,
             (None, [reason]) => Shown::Dropped(*reason),
@@ -280,13 +315,20 @@ impl Simulation {
         outside: Endpoint,
         flags: u8,
     ) -> Result<(), String> {
-        let frame = packet(proto, remote, outside, flags, OUTSIDE);
+        let frame = packet(proto, remote.into(), outside.into(), flags, OUTSIDE);
         let (passed, drops) = self.send(OUTSIDE, &frame)?;
         let shown = match (passed, drops.as_slice()) {
             (Some(sent), []) if sent.port.0 != INSIDE[side] => {
                 return Err(format!("{outside} of side {side} left by port {}", sent.port.0));
             }
-            (Some(sent), []) => Shown::Translated(endpoint_of(&sent.frame).1),
+            (Some(sent), []) => {
+                let (to, from) = self.delivery(side, &sent)?;
+                if from.ip != remote.ip {
+                    return Err(format!("from {remote}, delivered as from {from}"));
+                }
+                self.summary.to_six += u64::from(to.is_six());
+                Shown::Delivered(to)
+            }
             (None, [reason]) => Shown::Dropped(*reason),
             (None, []) => Shown::Held,
             (passed, drops) => return Err(format!("two fates: {passed:?} and {drops:?}")),
@@ -332,20 +374,23 @@ impl Simulation {
         let Some((to, (proto, callee, outside, _))) = self.living(|l| l.0 == Proto::Udp) else {
             return Ok(());
         };
-        let caller = self.inside(proto);
-        let frame = packet(proto, caller, outside, 0, INSIDE[from]);
+        let caller = self.inside(from, proto);
+        let seen = self.seen_by(from, caller, outside);
+        let frame = packet(proto, caller.endpoint(), seen, 0, INSIDE[from]);
         let before = self.world.sessions();
         let (passed, drops) = self.send(INSIDE[from], &frame)?;
         self.tell(&format!("side {from} calls {to}: {caller} > {outside} {passed:?} {drops:?}"));
         match (passed, drops.as_slice()) {
             (Some(sent), []) => {
-                let (src, dst) = endpoint_of(&sent.frame);
+                let (dst, src) = self.delivery(to, &sent)?;
                 if dst != callee || sent.port.0 != INSIDE[to] {
                     return Err(format!("a call to {outside} reached {dst}, not {callee}"));
                 }
                 self.summary.hairpinned += 1;
+                self.summary.from_six += u64::from(caller.is_six());
+                self.summary.to_six += u64::from(callee.is_six());
                 self.references[from].went_out(proto, caller, outside, 0, Shown::Translated(src))?;
-                self.references[to].came_in(proto, src, outside, 0, Shown::Translated(dst))
+                self.references[to].came_in(proto, src, outside, 0, Shown::Delivered(dst))
             }
             (None, [reason @ (Reason::NatHairpinDenied | Reason::NatSubscriberDenied)]) => {
                 let hairpinning = self.references[from].policy().hairpinning;
@@ -368,31 +413,19 @@ impl Simulation {
         }
     }
 
-    /// Octets that are no packet: dropped and counted, whatever they are.
-    fn garbage(&mut self) -> Result<(), String> {
-        let port = [INSIDE[0], OUTSIDE][self.random.below(2)];
-        let mut frame: Vec<u8> = (0..self.random.below(120)).map(|_| self.random.bits() as u8).collect();
-        if frame.len() >= 14 && !self.random.one_in(3) {
-            frame[..6].copy_from_slice(&world::port_mac(port).0);
-            frame[6..12].copy_from_slice(&[2, 9, 9, 9, 9, 9]);
-            frame[12..14].copy_from_slice(&[8, 0]);
-        }
-        if frame.len() >= 34 && self.random.one_in(2) {
-            // A header that is right but for its checksum.
-            frame[14] = 0x45;
-            let total = (frame.len() - 14) as u16;
-            frame[16..18].copy_from_slice(&total.to_be_bytes());
-        }
-        let (sent, drops) = self.world.send(0, port, &frame);
-        if sent.is_empty() && drops.len() == 1 { Ok(()) } else { Err(format!("garbage: {sent:?} {drops:?}")) }
-    }
-
     /// Management deletes sessions by name, most of which are there (RFC 6888 REQ-10).
     fn delete(&mut self) -> Result<(), String> {
-        let (side, host) = (self.side(), self.host());
-        let mut flows = self.references[side].flows_of(host);
+        let side = self.side();
+        let host = self.host(side);
+        let known = self.references[side].flows_of(host);
+        let mut flows = known.clone();
         flows.truncate(1 + self.random.below(6));
-        flows.push((Proto::Udp, Endpoint { ip: host, port: 999 }, Endpoint { ip: REMOTES, port: 999 }));
+        // A name says nothing of the prefix: whoever means one means all.
+        let shown = |f: &Flow| (f.0, f.1.endpoint(), f.2);
+        let named: Vec<_> = flows.iter().map(shown).collect();
+        flows = known.into_iter().filter(|flow| named.contains(&shown(flow))).collect();
+        let nobody = Local { ip: host, port: 999, via: 0 };
+        flows.push((Proto::Udp, nobody, Endpoint { ip: REMOTES, port: 999 }));
         let Some(instance) = self.world.number_of(&self.references[side].policy().name) else {
             return Ok(());
         };
@@ -401,7 +434,7 @@ impl Simulation {
             .map(|(proto, inside, remote)| SessionKey {
                 instance,
                 proto: *proto,
-                inside: (*inside).into(),
+                inside: inside.endpoint(),
                 remote: *remote,
             })
             .collect();
@@ -414,15 +447,19 @@ impl Simulation {
 
     /// Management clears what a filter says.
     fn clear(&mut self) -> Result<(), String> {
-        let (side, host) = (self.side(), self.host());
+        let side = self.side();
+        let host = self.host(side);
         let instance = self.world.number_of(&self.references[side].policy().name);
-        let inside = Some(carrack_base::Prefix4::of(host, 32).into());
+        let inside = Some(match host {
+            IpAddr::V4(ip) => Prefix4::of(ip.into(), 32).into(),
+            IpAddr::V6(ip) => Prefix6::of(ip.into(), 128).into(),
+        });
         let rows = self.world.network.clear(Filter { instance, inside, ..Filter::default() });
-        self.tell(&format!("side {side} clear {host:x}: {}", rows.len()));
+        self.tell(&format!("side {side} clear {host}: {}", rows.len()));
         let flows = self.references[side].flows_of(host);
         if let Some(row) = rows
             .iter()
-            .find(|r| !r.inside.v4().is_some_and(|inside| flows.contains(&(r.proto, inside, r.remote))))
+            .find(|r| !flows.iter().any(|f| (f.0, f.1.endpoint(), f.2) == (r.proto, r.inside, r.remote)))
         {
             return Err(format!("{row:?} was deleted, of which nobody knows"));
         }
@@ -479,18 +516,14 @@ fn is_ours(ip: u32) -> bool {
     ip & 0xffff_ff00 == pool_of(0)
 }
 
-fn packet(proto: Proto, src: Endpoint, dst: Endpoint, flags: u8, port: u16) -> Vec<u8> {
-    let builder = PacketBuilder::new()
-        .ethernet(mac_of(src.ip), world::port_mac(port))
-        .ipv4(src.ip, dst.ip)
-        .payload(b"some words to carry");
-    match proto {
-        Proto::Tcp => builder.tcp(src.port, dst.port, flags),
-        Proto::Udp => builder.udp(src.port, dst.port),
-        Proto::Icmp if port != OUTSIDE => builder.echo_request(src.port, 1),
-        Proto::Icmp if flags == 0 => builder.echo_request(dst.port, 1),
-        Proto::Icmp => builder.echo_reply(dst.port, 1),
-        Proto::Other => builder.protocol(GRE),
+/// What became of a packet of this host that left.
+fn sent_out(sent: &Sent, inside: Local, remote: Endpoint) -> Result<Shown, String> {
+    let (source, destination) = endpoints_of(&sent.frame);
+    let (Some(source), Some(destination)) = (source.v4(), destination.v4()) else {
+        return Err(format!("left as IPv6: {source} to {destination}"));
+    };
+    if destination.ip != remote.ip {
+        return Err(format!("to {remote}, left for {destination}"));
     }
-    .build()
+    Ok(if inside.v4() == Some(source.ip) { Shown::Untouched } else { Shown::Translated(source) })
 }

@@ -1,12 +1,14 @@
 //! Was what the engine gave, or refused, within the rules?
 
+use std::net::IpAddr;
+
 use carrack_base::{Proto, Reason};
 use carrack_nat::policy::{Assignment, Pooling};
 use carrack_nat::row::Endpoint;
 
 use super::policy::{block, in_pool, one_to_one, share};
 use super::state::Life;
-use super::{Flow, Kind, Reference};
+use super::{Flow, Kind, Local, Reference};
 
 /// Is it a reason that names a shortage (RFC 6888 REQ-11)?
 #[must_use]
@@ -24,6 +26,7 @@ pub fn is_shortage(reason: Reason) -> bool {
             | Reason::NatSessionTableFull
             | Reason::NatMappingTableFull
             | Reason::NatSubscriberTableFull
+            | Reason::NatHostTableFull
             | Reason::NatIndexFull
     )
 }
@@ -33,7 +36,7 @@ impl Reference {
     pub(super) fn judge_endpoint(
         &self,
         proto: Proto,
-        inside: Endpoint,
+        inside: Local,
         outside: Endpoint,
         own: Option<u32>,
     ) -> Result<(), String> {
@@ -43,8 +46,9 @@ impl Reference {
         if self.is_forwarded(proto, outside) {
             return Err(format!("{outside} is forwarded to somebody else"));
         }
+        let subscriber = self.subscriber(inside.ip);
         if matches!(self.policy.assignment, Assignment::Deterministic { .. }) {
-            let (ip, first, last) = share(&self.policy, inside.ip).ok_or("he has no share (RFC 7422)")?;
+            let (ip, first, last) = share(&self.policy, subscriber).ok_or("he has no share (RFC 7422)")?;
             if outside.ip != ip || !(first..=last).contains(&outside.port) {
                 return Err(format!("RFC 7422: {outside} is not in his share"));
             }
@@ -62,7 +66,7 @@ impl Reference {
             if mapping.kind != Kind::Dynamic || mapping.epoch != self.epoch {
                 continue;
             }
-            let same_host = mapping.inside.ip == inside.ip;
+            let same_host = self.subscriber(mapping.inside.ip) == subscriber;
             if self.policy.pooling == Pooling::Paired && same_host && theirs.ip != outside.ip {
                 return Err(format!("RFC 4787 REQ-2: paired with {} before", theirs));
             }
@@ -72,7 +76,7 @@ impl Reference {
         }
         if let Some((ended_s, host)) = self.freed.get(&(proto, outside))
             && proto != Proto::Tcp
-            && *host != inside.ip
+            && *host != subscriber
             && self.now_s < ended_s + self.policy.port_hold_s
         {
             return Err(format!("RFC 6888 REQ-8: {outside} was another's until {ended_s} s"));
@@ -84,14 +88,15 @@ impl Reference {
     pub(super) fn judge_new_mapping(
         &self,
         proto: Proto,
-        inside: Endpoint,
+        inside: Local,
         outside: Endpoint,
     ) -> Result<(), String> {
         self.judge_endpoint(proto, inside, outside, None)?;
         let limits = &self.policy.limits;
         let by_proto = limits.ports_by_proto_max.get(proto.index()).copied().unwrap_or(0);
+        let subscriber = self.subscriber(inside.ip);
         let (all, of_proto) =
-            (self.ports(inside.ip, None, Life::Yes), self.ports(inside.ip, Some(proto), Life::Yes));
+            (self.ports(subscriber, None, Life::Yes), self.ports(subscriber, Some(proto), Life::Yes));
         if limits.ports_max != 0 && all >= limits.ports_max as usize {
             return Err(format!("RFC 6888 REQ-4: {all} ports already"));
         }
@@ -99,7 +104,7 @@ impl Reference {
             return Err(format!("RFC 6888 REQ-4: {of_proto} ports of the protocol already"));
         }
         if limits.creations_per_s != 0
-            && let Some(creations) = self.creations.get(&inside.ip)
+            && let Some(creations) = self.creations.get(&subscriber)
         {
             let mut times = creations.sure.clone();
             times.push(self.now_s);
@@ -123,7 +128,8 @@ impl Reference {
     /// May there be one more session (RFC 6888 REQ-5)?
     pub(super) fn judge_new_session(&self, flow: &Flow, mapping: Option<u32>) -> Result<(), String> {
         let limits = &self.policy.limits;
-        let of_host = self.sessions_of(Life::Yes, |f, _| f.1.ip == flow.1.ip);
+        let subscriber = self.subscriber(flow.1.ip);
+        let of_host = self.sessions_of(Life::Yes, |f, _| self.subscriber(f.1.ip) == subscriber);
         if limits.sessions_max != 0 && of_host >= limits.sessions_max as usize {
             return Err(format!("RFC 6888 REQ-5: {of_host} sessions already"));
         }
@@ -140,10 +146,12 @@ impl Reference {
     }
 
     /// Ports that a subscriber has at least (`Life::Yes`) or at most (`Life::Maybe`).
-    fn ports(&self, host: u32, proto: Option<Proto>, least: Life) -> usize {
+    fn ports(&self, subscriber: IpAddr, proto: Option<Proto>, least: Life) -> usize {
         let lives = self.mapping_lives();
         let mine = self.mappings.iter().filter(|(_, m)| {
-            m.inside.ip == host && m.kind == Kind::Dynamic && proto.is_none_or(|proto| proto == m.proto)
+            self.subscriber(m.inside.ip) == subscriber
+                && m.kind == Kind::Dynamic
+                && proto.is_none_or(|proto| proto == m.proto)
         });
         mine.filter(|(id, _)| lives.get(id).is_some_and(|life| *life >= least)).count()
     }
@@ -151,6 +159,7 @@ impl Reference {
     /// A refusal to a packet from inside: limits refuse only those who reached them.
     pub(super) fn judge_shortage_out(&mut self, flow: &Flow, reason: Reason) -> Result<(), String> {
         let (proto, inside, _) = *flow;
+        let subscriber = self.subscriber(inside.ip);
         let lives = self.mapping_lives();
         let shared = self.mappings.iter().find(|(id, m)| {
             m.independent && (m.proto, m.inside) == (proto, inside) && lives.get(id) == Some(&Life::Yes)
@@ -163,32 +172,33 @@ impl Reference {
                 return self.judge_session_limit(Some(*flow), own, reason);
             }
             Reason::NatSessionTableFull | Reason::NatSubscriberTableFull | Reason::NatIndexFull => true,
+            Reason::NatHostTableFull => needs_mapping && inside.is_six(),
             Reason::NatMappingTableFull => needs_mapping,
             _ if !ports_wanted => false,
             Reason::NatPortLimit => {
                 let limits = &self.policy.limits;
                 let by_proto = limits.ports_by_proto_max.get(proto.index()).copied().unwrap_or(0);
                 let reached =
-                    |proto, max: u32| max != 0 && self.ports(inside.ip, proto, Life::Maybe) >= max as usize;
+                    |proto, max: u32| max != 0 && self.ports(subscriber, proto, Life::Maybe) >= max as usize;
                 reached(None, limits.ports_max) || reached(Some(proto), by_proto)
             }
-            Reason::NatRateLimit => self.may_exceed_rate(inside.ip),
+            Reason::NatRateLimit => self.may_exceed_rate(subscriber),
             Reason::NatBlockLimit => match self.policy.assignment {
                 Assignment::Blocks { size, per_subscriber_max, .. } => self.may_have_filled(
                     proto,
-                    inside.ip,
+                    subscriber,
                     usize::from(size) * usize::from(per_subscriber_max),
                 ),
                 _ => false,
             },
             Reason::NatPortsExhausted => match self.policy.assignment {
                 Assignment::Deterministic { ports_per_subscriber: size, .. } => {
-                    self.may_have_filled(proto, inside.ip, usize::from(size))
+                    self.may_have_filled(proto, subscriber, usize::from(size))
                 }
                 _ => self.policy.pooling == Pooling::Paired,
             },
             Reason::NatPoolExhausted => match self.policy.assignment {
-                Assignment::Deterministic { .. } => share(&self.policy, inside.ip).is_none(),
+                Assignment::Deterministic { .. } => share(&self.policy, subscriber).is_none(),
                 _ => true,
             },
             _ => true,
@@ -198,25 +208,25 @@ impl Reference {
                 || matches!(reason, Reason::NatIndexFull | Reason::NatMappingTableFull);
         if late {
             // It may have cost a creation before it failed.
-            self.creations.entry(inside.ip).or_default().perhaps.push(self.now_s);
+            self.creations.entry(subscriber).or_default().perhaps.push(self.now_s);
         }
         if enough { Ok(()) } else { Err(format!("{reason}, but that limit is not reached")) }
     }
 
     /// May a subscriber's so many ports of the protocol all be taken, by him or by forward rules?
-    fn may_have_filled(&self, proto: Proto, host: u32, ports: usize) -> bool {
+    fn may_have_filled(&self, proto: Proto, subscriber: IpAddr, ports: usize) -> bool {
         let forwarded = super::policy::forwards(&self.policy).iter().filter(|f| f.0 == proto).count();
-        self.ports(host, Some(proto), Life::Maybe) + forwarded >= ports
+        self.ports(subscriber, Some(proto), Life::Maybe) + forwarded >= ports
     }
 
-    fn may_exceed_rate(&self, host: u32) -> bool {
+    fn may_exceed_rate(&self, subscriber: IpAddr) -> bool {
         let limits = &self.policy.limits;
         if limits.creations_per_s == 0 {
             return false;
         }
         // What was left of an earlier rate's allowance is not known until it would be full again.
         let full_s = limits.creations_burst.max(1) / limits.creations_per_s + 1;
-        let creations = self.creations.get(&host).cloned().unwrap_or_default();
+        let creations = self.creations.get(&subscriber).cloned().unwrap_or_default();
         let times = [creations.sure, creations.perhaps].concat();
         self.now_s <= self.reloaded_s + full_s || self.exceeds_rate(&times, 1)
     }
@@ -248,10 +258,10 @@ impl Reference {
     ) -> Result<(), String> {
         let limits = &self.policy.limits;
         let (max, count) = if reason == Reason::NatSessionLimit {
-            let host = flow.map(|flow| flow.1.ip);
+            let host = flow.map(|flow| self.subscriber(flow.1.ip));
             (
                 limits.sessions_max,
-                self.sessions_of(Life::Maybe, |f, _| host.is_none_or(|host| f.1.ip == host)),
+                self.sessions_of(Life::Maybe, |f, _| host.is_none_or(|host| self.subscriber(f.1.ip) == host)),
             )
         } else {
             (

@@ -2,7 +2,9 @@
 
 use carrack_nat::policy::{Assignment, Instance};
 
-use super::policy::{forward_at, forwards, in_pool, is_denied, is_exempt, one_to_one, share};
+use super::policy::{
+    forward_at, forwards, in_pool, is_denied, is_exempt, one_to_one, seen_as, share, subscriber_of,
+};
 use super::state::Life;
 use super::{Flow, Kind, Mapping, Reference};
 
@@ -60,16 +62,21 @@ impl Reference {
         let (proto, inside, remote) = *flow;
         let sure = |is: bool| if is { Life::Yes } else { Life::No };
         // One with an address that was exempt before was opened from there.
-        if is_exempt(policy, remote.ip) && !is_exempt(&self.policy, remote.ip) {
+        if is_exempt(policy, inside.ip, remote.ip) && !is_exempt(&self.policy, inside.ip, remote.ip) {
             return Life::No;
         }
         if mapping.kind == Kind::Forward {
-            return sure(mapping.outside.and_then(|at| forward_at(policy, proto, at)) == Some(inside));
+            let kept = mapping.outside.and_then(|at| forward_at(policy, proto, at)) == Some(inside);
+            return sure(kept && subscriber_of(policy, inside.ip) == self.subscriber(inside.ip));
         }
-        let claimed = forwards(policy)
-            .iter()
-            .any(|(p, at, to)| *p == proto && (Some(*at) == mapping.outside || *to == inside));
-        if is_denied(policy, inside.ip) || claimed {
+        let claimed = forwards(policy).iter().any(|(p, at, to)| {
+            let same = to.endpoint() == inside.endpoint();
+            *p == proto && (Some(*at) == mapping.outside || same)
+        });
+        let subscribes_anew = subscriber_of(policy, inside.ip) != self.subscriber(inside.ip);
+        // Its remotes would have other addresses.
+        let sees_anew = seen_as(policy, inside.via, remote) != seen_as(&self.policy, inside.via, remote);
+        if is_denied(policy, inside.ip) || claimed || subscribes_anew || sees_anew {
             return Life::No;
         }
         if mapping.kind == Kind::OneToOne || one_to_one(policy, inside.ip).is_some() {
@@ -83,7 +90,7 @@ impl Reference {
             (Assignment::Arbitrary, Assignment::Arbitrary) => {}
             (Assignment::Blocks { size: a, .. }, Assignment::Blocks { size: b, .. }) if a == b => {}
             (Assignment::Deterministic { .. }, Assignment::Deterministic { .. }) => {
-                let share = share(policy, inside.ip);
+                let share = share(policy, self.subscriber(inside.ip));
                 return sure(share.is_some_and(|(ip, first, last)| {
                     ip == outside.ip && (first..=last).contains(&outside.port)
                 }));

@@ -1,6 +1,11 @@
 //! The policies that a scenario draws: everything that a reload may change is drawn anew by each.
 
-use carrack_base::{InstanceId, PoolId, Prefix4, Proto, Range4, VrfId};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::LazyLock;
+
+use carrack_base::{InstanceId, PoolId, Prefix4, Prefix6, Proto, Range4, VrfId};
+use carrack_nat::Inside;
+use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
 use carrack_nat::policy::{
     Assignment, Filtering, Instance, Limits, Mapping, Pool, Pooling, StaticRule, Timeouts,
 };
@@ -9,18 +14,44 @@ use crate::random::Random;
 
 /// 10.0.0.10, the first of ten; both instances have the same.
 pub(super) const HOSTS: u32 = 0x0a00_000a;
-/// Its inside endpoints are forwarded to.
-const SERVER: u32 = HOSTS + 7;
+/// Hosts of each IP version.
+pub(super) const HOST_COUNT: usize = 10;
+/// Number of the host whose inside endpoints are forwarded to.
+const SERVER: u32 = 7;
 /// The first of two that have outside addresses of their own.
 pub(super) const ONE_TO_ONE: u32 = HOSTS + 8;
 /// 198.51.100.10, the first of four.
 pub(super) const REMOTES: u32 = 0xc633_640a;
+/// 2001:db8:a::, the first of five links with two IPv6 hosts each.
+pub(super) const LINKS6: u128 = 0x2001_0db8_000a << 80;
+/// A prefix of each length that there is (RFC 6052 §2.2).
+pub(super) static PREFIXES: LazyLock<[NatPrefix; 6]> = LazyLock::new(|| {
+    [
+        "2001:db8:64::/96",
+        "2001:db8:6401::/64",
+        "2001:db8:6402::/56",
+        "2001:db8:6403::/48",
+        "2001:db9:6400::/40",
+        "2001:dba::/32",
+    ]
+    .map(|text| NatPrefix::new(text.parse().expect("a prefix")).expect("one that holds IPv4 addresses"))
+});
 /// Offset of the outside addresses that rules have for themselves.
 const RULES: u32 = 100;
 
 /// 203.0.113.0 for the first instance, 203.0.113.128 for the second.
 pub(super) const fn pool_of(side: usize) -> u32 {
     0xcb00_7100 + 128 * side as u32
+}
+
+/// The address of a host by its number.
+pub(super) fn host(number: usize, six: bool) -> IpAddr {
+    if six {
+        let [link, station] = [number / 2, 0x10 + number % 2].map(|n| n as u128);
+        Ipv6Addr::from(LINKS6 | link << 64 | station).into()
+    } else {
+        Ipv4Addr::from(HOSTS + number as u32).into()
+    }
 }
 
 /// Pool addresses; the first two are always there.
@@ -33,13 +64,14 @@ fn ranges(side: usize, which: usize) -> Vec<Range4> {
     }
 }
 
-fn statics(side: usize, which: usize) -> Vec<StaticRule> {
-    let forward = |proto, outside, outside_port, inside, inside_port| StaticRule::Forward {
+/// `six` has the rules lead to the IPv6 hosts of the same numbers.
+fn statics(side: usize, which: usize, six: bool) -> Vec<StaticRule> {
+    let forward = |proto, outside, outside_port, inside: u32, inside_port| StaticRule::Forward {
         proto,
         outside: pool_of(side) + outside,
         outside_port,
         count: 2,
-        inside: carrack_nat::Inside::V4(inside),
+        inside: Inside::from(host(inside as usize, six)),
         inside_port,
     };
     let own = StaticRule::OneToOne {
@@ -97,10 +129,27 @@ pub(super) fn draw(random: &mut Random, side: usize, two: bool, static_rules: bo
         nat64: None,
         gateways: vec![],
     };
+    policy.nat64 = (!random.one_in(4)).then(|| draw_nat64(random, side));
     policy.assignment = draw_assignment(random);
     policy.pooling = [Pooling::Paired, Pooling::Paired, Pooling::Arbitrary][random.below(3)];
     change(random, side, &mut policy, static_rules);
     policy
+}
+
+/// One to three prefixes in any order; subscribers that are hosts or links.
+fn draw_nat64(random: &mut Random, side: usize) -> Nat64 {
+    let (first, count) = (random.below(PREFIXES.len()), 1 + random.below(3));
+    let prefix = |step: usize| {
+        let at = (first + step) % PREFIXES.len();
+        Nat64Prefix { via: (1 + 8 * side + at) as u16, prefix: PREFIXES[at] }
+    };
+    let links = if random.one_in(4) { 4 } else { 5 };
+    let (subscriber_len, subscribers) = if random.one_in(2) {
+        (64, vec![Prefix6::of(LINKS6, if links == 4 { 62 } else { 61 })])
+    } else {
+        (128, (0..links).map(|link| Prefix6::of(LINKS6 | link << 64 | 0x10, 127)).collect())
+    };
+    Nat64 { prefixes: (0..count).map(prefix).collect(), subscribers, subscriber_len }
 }
 
 fn draw_assignment(random: &mut Random) -> Assignment {
@@ -148,7 +197,11 @@ pub(super) fn change(random: &mut Random, side: usize, policy: &mut Instance, st
     } else {
         vec![Prefix4::of(HOSTS, 27)]
     };
-    policy.statics = statics(side, if static_rules { random.below(4) } else { 0 });
+    if random.one_in(5) {
+        policy.nat64 = (!random.one_in(3)).then(|| draw_nat64(random, side));
+    }
+    let six = policy.nat64.is_some() && random.one_in(2);
+    policy.statics = statics(side, if static_rules { random.below(4) } else { 0 }, six);
     policy.pools[0].ranges = ranges(side, random.below(3));
     if random.one_in(6) {
         policy.assignment = draw_assignment(random);

@@ -1,25 +1,26 @@
 //! RFC 4787 REQ-14: datagrams in pieces, in any order, each piece perhaps by another worker.
 
-use carrack_base::{Proto, Reason};
-use carrack_nat::row::Endpoint;
-use carrack_wire::PacketBuilder;
+use std::net::IpAddr;
 
-use super::world::{self, INSIDE, OUTSIDE, endpoint_of};
-use super::{Simulation, is_ours};
-use crate::network::{Sent, mac_of};
+use carrack_base::{Proto, Reason};
+use carrack_nat::row::HostEndpoint;
+use carrack_wire::ipv6::Ipv6View;
+
+use super::packets::headers;
+use super::world::{self, INSIDE, OUTSIDE};
+use super::{Simulation, is_ours, sent_out};
+use crate::network::Sent;
 use crate::reference::{Shown, is_shortage};
 
 impl Simulation {
     pub(super) fn out_in_pieces(&mut self) -> Result<(), String> {
         let side = self.side();
-        let (inside, remote) = (self.inside(Proto::Udp), self.remote(Proto::Udp));
-        let (sent, drops) = self.send_pieces(INSIDE[side], inside, remote);
+        let (inside, remote) = (self.inside(side, Proto::Udp), self.remote(Proto::Udp));
+        let seen = self.seen_by(side, inside, remote);
+        let (sent, drops) = self.send_pieces(INSIDE[side], inside.endpoint(), seen);
         self.tell(&format!("side {side} pieces {inside} > {remote} {drops:?}"));
         let shown = match first_of(&sent, &drops)? {
-            Some(first) => match endpoint_of(&first.frame).0 {
-                source if source.ip == inside.ip => Shown::Untouched,
-                source => Shown::Translated(source),
-            },
+            Some(first) => sent_out(first, inside, remote)?,
             None => Shown::Dropped(why(&drops)?),
         };
         let shown = if shown == Shown::Dropped(Reason::NoRoute) { Shown::Untouched } else { shown };
@@ -34,32 +35,30 @@ impl Simulation {
         else {
             return Ok(());
         };
-        let (sent, drops) = self.send_pieces(OUTSIDE, remote, outside);
+        let (sent, drops) = self.send_pieces(OUTSIDE, remote.into(), outside.into());
         self.tell(&format!("side {side} pieces {remote} > {outside} {drops:?}"));
         let Some(first) = first_of(&sent, &drops)? else {
             return Err(format!("pieces to {outside}: {drops:?}"));
         };
-        let to = endpoint_of(&first.frame).1;
+        let (to, _) = self.delivery(side, first)?;
         if to != inside {
             return Err(format!("pieces to {outside} reached {to}, not {inside}"));
         }
         self.summary.pieces += 1;
-        self.references[side].came_in(Proto::Udp, remote, outside, 0, Shown::Translated(to))
+        self.references[side].came_in(Proto::Udp, remote, outside, 0, Shown::Delivered(to))
     }
 
-    fn send_pieces(&mut self, port: u16, src: Endpoint, dst: Endpoint) -> (Vec<Sent>, Vec<Reason>) {
-        let whole =
-            PacketBuilder::new().ipv4(src.ip, dst.ip).udp(src.port, dst.port).payload(&[0x5a; 600]).build();
+    fn send_pieces(&mut self, port: u16, src: HostEndpoint, dst: HostEndpoint) -> (Vec<Sent>, Vec<Reason>) {
+        let frame = || headers(src.ip, dst.ip, port);
+        let whole = frame().udp(src.port, dst.port).payload(&[0x5a; 600]).build();
         let id = self.random.bits() as u16;
+        let datagram = &whole[whole.len() - 608..];
         let piece = |from: usize, to: usize, more: bool| {
-            PacketBuilder::new()
-                .ethernet(mac_of(src.ip), world::port_mac(port))
-                .ipv4(src.ip, dst.ip)
-                .protocol(17)
-                .identification(id)
-                .fragment(from as u16, more)
-                .payload(&whole[20 + from..20 + to])
-                .build()
+            let piece = match src.ip {
+                IpAddr::V4(_) => frame().identification(id).fragment(from as u16, more),
+                IpAddr::V6(_) => frame().fragment6(from as u16, more, id.into()),
+            };
+            piece.protocol(17).payload(&datagram[from..to]).build()
         };
         let mut pieces = vec![piece(0, 200, true), piece(200, 400, true), piece(400, 608, false)];
         let turn = self.random.below(3);
@@ -86,7 +85,11 @@ fn first_of<'a>(sent: &'a [Sent], drops: &[Reason]) -> Result<Option<&'a Sent>, 
     if sent.len() != 3 {
         return Err(format!("{} of 3 pieces left", sent.len()));
     }
-    let first = sent.iter().find(|s| s.frame[14 + 6..14 + 8] == [0x20, 0]);
+    let is_first = |packet: &[u8]| match Ipv6View::parse(packet).map(|ip| ip.extensions()) {
+        Ok(Ok(chain)) => chain.fragment.is_some_and(|fragment| fragment.offset == 0 && fragment.more),
+        _ => packet[6..8] == [0x20, 0],
+    };
+    let first = sent.iter().find(|s| is_first(&s.frame[14..]));
     first.ok_or_else(|| "no first fragment left".into()).map(Some)
 }
 

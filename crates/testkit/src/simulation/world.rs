@@ -1,20 +1,22 @@
 //! The network of the simulation: one or two inside ports with equal addresses behind them, one outside port, small
-//! tables.
+//! tables. Each inside port has IPv4 and IPv6 hosts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use carrack_base::counters::Accounts;
-use carrack_base::{IfIndex, InstanceId, PortId, Prefix4, Proto, REASONS, Reason, VrfId};
+use carrack_base::{IfIndex, InstanceId, PortId, Prefix4, Prefix6, Proto, REASONS, Reason, VrfId};
 use carrack_nat::Cursor;
 use carrack_nat::policy::{Capacity, Instance, NatPolicy};
-use carrack_nat::row::{Endpoint, Filter, SessionRow};
+use carrack_nat::row::{Endpoint, Filter, HostEndpoint, SessionRow};
 use carrack_pipeline::snapshot::{
-    Interface, NextHop, Policer, Policers, Port, Route, Side, Snapshot, Vlan, WorkerSizes,
+    Interface, Ipv6Interface, NextHop, Policer, Policers, Port, Route, Side, Snapshot, Vlan, WorkerSizes,
 };
 use carrack_wire::MacAddr;
 use carrack_wire::ipv4::Ipv4View;
+use carrack_wire::ipv6::Ipv6View;
 
+use super::behaviour::{LINKS6, PREFIXES};
 use crate::network::{Network, Sent};
 use crate::random::Random;
 use crate::reference::Reference;
@@ -24,12 +26,18 @@ pub(super) const INSIDE: [u16; 2] = [0, 2];
 pub(super) const OUTSIDE: u16 = 1;
 const ROUTER_IN: u32 = 0x0a00_0001;
 const ROUTER_OUT: u32 = 0xc633_6401;
+/// The router's own address on the inside links.
+const ROUTER_IN6: u128 = LINKS6 | 1;
+/// All inside links together are one subnet, so that every host is a neighbour.
+const SUBNET6_LEN: u8 = 61;
 
 pub(super) fn port_mac(port: u16) -> MacAddr {
     MacAddr([2, 0, 0, 0, 0, 0x10 + port as u8])
 }
 
 fn interface(id: u16, vrf: u16, side: Side, own: u32) -> Interface {
+    let addresses = vec![(ROUTER_IN6, Prefix6::of(ROUTER_IN6, SUBNET6_LEN))];
+    let ipv6 = (side == Side::Inside).then_some(Ipv6Interface { link_local: 0xfe80 << 112 | 1, addresses });
     Interface {
         id: IfIndex(id),
         name: format!("port{id}"),
@@ -41,7 +49,7 @@ fn interface(id: u16, vrf: u16, side: Side, own: u32) -> Interface {
         up: true,
         mtu: 1_500,
         addresses: vec![(own, Prefix4::of(own, 24))],
-        ipv6: None,
+        ipv6,
         urpf: false,
     }
 }
@@ -66,6 +74,14 @@ fn snapshot(mut instances: Vec<Instance>, two: bool) -> Snapshot {
             routes.push(route(Prefix4::of(*own, 32), NextHop::Local(interface.id)));
         }
     }
+    let mut routes6 = vec![];
+    for interface in &interfaces {
+        for (own, subnet) in interface.ipv6.iter().flat_map(|ipv6| &ipv6.addresses) {
+            let route = |prefix, next_hop| Route { vrf: interface.vrf, prefix, next_hop };
+            routes6.push(route(*subnet, NextHop::Connected(interface.id)));
+            routes6.push(route(Prefix6::of(*own, 128), NextHop::Local(interface.id)));
+        }
+    }
     let policers =
         Policers { icmp_errors: Policer { rate_pps: 100_000, burst: 10_000 }, ..Policers::default() };
     let ports = interfaces.iter().map(|i| Port { id: i.port, name: i.name.clone(), mac: i.mac });
@@ -75,7 +91,7 @@ fn snapshot(mut instances: Vec<Instance>, two: bool) -> Snapshot {
         interfaces: interfaces.into_iter().map(Some).collect(),
         vrfs: ["default", "red", "blue"].map(String::from).into(),
         routes,
-        routes6: vec![],
+        routes6,
         policers,
         fragment_timeout_ms: 2_000,
         siit: vec![],
@@ -84,22 +100,46 @@ fn snapshot(mut instances: Vec<Instance>, two: bool) -> Snapshot {
 }
 
 /// Source and destination with ports or identifiers of a frame that left.
-pub(super) fn endpoint_of(frame: &[u8]) -> (Endpoint, Endpoint) {
-    let ip = Ipv4View::parse(&frame[14..]).expect("the judge has seen it");
-    let l4 = ip.payload();
-    let word = |at: usize| l4.get(at..at + 2).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]));
-    let (sport, dport) = match Proto::from_ip(ip.protocol()) {
-        Proto::Icmp => (word(4), word(4)),
-        Proto::Tcp | Proto::Udp => (word(0), word(2)),
-        Proto::Other => (0, 0),
+pub(super) fn endpoints_of(frame: &[u8]) -> (HostEndpoint, HostEndpoint) {
+    packet_ends(&frame[14..]).expect("the judge has seen it")
+}
+
+/// The same of a packet, which may be cut off behind the first octets of its transport header.
+pub(super) fn packet_ends(packet: &[u8]) -> Option<(HostEndpoint, HostEndpoint)> {
+    let (src, dst, protocol, l4) = match packet.first()? >> 4 {
+        4 => {
+            let ip = Ipv4View::parse_quoted(packet).ok()?;
+            (ip.src_addr().into(), ip.dst_addr().into(), ip.protocol(), ip.payload())
+        }
+        _ => {
+            let ip = Ipv6View::parse_quoted(packet).ok()?;
+            let chain = ip.extensions().ok()?;
+            let l4 = ip.packet().get(usize::from(chain.offset)..)?;
+            (ip.src_addr().into(), ip.dst_addr().into(), chain.protocol, l4)
+        }
     };
-    (Endpoint { ip: ip.src(), port: sport }, Endpoint { ip: ip.dst(), port: dport })
+    let word = |at: usize| l4.get(at..at + 2).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]));
+    let (sport, dport) = match protocol {
+        1 | 58 => (word(4), word(4)),
+        6 | 17 => (word(0), word(2)),
+        _ => (0, 0),
+    };
+    Some((HostEndpoint { ip: src, port: sport }, HostEndpoint { ip: dst, port: dport }))
 }
 
 /// An ICMP error that the router itself sends about a drop.
 pub(super) fn is_own_error(sent: &Sent) -> bool {
-    let Ok(ip) = Ipv4View::parse(sent.frame.get(14..).unwrap_or(&[])) else { return false };
-    ip.protocol() == 1 && [ROUTER_IN, ROUTER_OUT].contains(&ip.src())
+    let packet = sent.frame.get(14..).unwrap_or(&[]);
+    let own = [ROUTER_IN, ROUTER_OUT];
+    if let Ok(ip) = Ipv4View::parse(packet) {
+        return ip.protocol() == 1 && own.contains(&ip.src());
+    }
+    let Ok(ip) = Ipv6View::parse(packet) else { return false };
+    // About a call to a subscriber's outside endpoint it comes through the NAT.
+    let through = |prefix: &&carrack_nat::nat64::NatPrefix| {
+        prefix.contains(ip.src()) && own.contains(&prefix.extract_unchecked(ip.src()))
+    };
+    ip.next_header() == 58 && (ip.src() == ROUTER_IN6 || PREFIXES.iter().any(|p| through(&p)))
 }
 
 pub(super) struct World {
@@ -121,7 +161,7 @@ impl World {
             // A forward rule may find a full table: then nobody knows when there is room again.
             mappings: if static_rules { 2_048 } else { 48 },
             subscribers: [8, 64][random.below(2)],
-            hosts: 64,
+            hosts: if static_rules { 64 } else { 4 },
             fragments: 64,
             held_fragments: 64,
             held_syns: 16,
@@ -185,6 +225,7 @@ impl World {
             Reason::NatSessionTableFull => "sessions",
             Reason::NatMappingTableFull => "mappings",
             Reason::NatSubscriberTableFull => "subscribers",
+            Reason::NatHostTableFull => "hosts",
             _ => return true,
         };
         let mut rows = self.network.workers.iter().flat_map(|worker| worker.nat().memory());
@@ -193,17 +234,14 @@ impl World {
 
     /// RFC 4787 REQ-3 over all workers, and what the reference is sure of is there, and no more than it knows of.
     pub(super) fn check(&mut self, references: &[Reference]) -> Result<(), String> {
-        let mut outside: HashMap<(Proto, Endpoint), (Endpoint, u32)> = HashMap::new();
+        let mut outside: Outside = HashMap::new();
         let mut dynamic = 0;
         for worker in &self.network.workers {
             let mut twice = None;
             worker.nat().walk_mappings(&mut Cursor(0), usize::MAX, &Filter::default(), |row| {
                 dynamic += u64::from(!row.is_static);
                 // Protocols without ports are told apart by their remotes.
-                if outside
-                    .insert((row.proto, row.outside), (row.inside.v4().unwrap_or_default(), row.sessions))
-                    .is_some()
-                {
+                if outside.insert((row.proto, row.outside), (row.inside, row.sessions)).is_some() {
                     twice = Some(row);
                 }
                 true
@@ -217,9 +255,7 @@ impl World {
         if self.sessions() > possible {
             // It has failed already: what was there may go.
             let mut rows = self.network.clear(Filter::default());
-            let may_have = |r: &SessionRow, known: &Reference| {
-                r.inside.v4().is_some_and(|inside| known.may_have(r.proto, inside, r.remote))
-            };
+            let may_have = |r: &SessionRow, known: &Reference| known.may_show(r.proto, r.inside, r.remote);
             rows.retain(|r| !references.iter().any(|known| may_have(r, known)));
             return Err(format!("more sessions than the {possible} that may be: {rows:?}"));
         }
@@ -259,20 +295,20 @@ impl World {
     }
 }
 
+/// Who is behind an outside endpoint, and with how many sessions.
+type Outside = HashMap<(Proto, Endpoint), (HostEndpoint, u32)>;
+
 /// Mappings and sessions that surely live are there.
-fn check_living(
-    reference: &Reference,
-    outside: &HashMap<(Proto, Endpoint), (Endpoint, u32)>,
-) -> Result<(), String> {
+fn check_living(reference: &Reference, outside: &Outside) -> Result<(), String> {
     for (proto, at, inside) in reference.forwards() {
-        if outside.get(&(proto, at)).is_none_or(|(there, _)| *there != inside) {
+        if outside.get(&(proto, at)).is_none_or(|(there, _)| *there != inside.endpoint()) {
             return Err(format!("{proto} {at} is not forwarded to {inside}"));
         }
     }
     let mut living: HashMap<(Proto, Endpoint), Vec<Endpoint>> = HashMap::new();
     for (proto, inside, at, remote) in reference.living() {
         living.entry((proto, at)).or_default().push(remote);
-        if outside.get(&(proto, at)).is_none_or(|(there, _)| *there != inside) {
+        if outside.get(&(proto, at)).is_none_or(|(there, _)| *there != inside.endpoint()) {
             return Err(format!("{proto} {inside} has lost its mapping at {at}"));
         }
     }
