@@ -16,6 +16,7 @@ use crate::announce::Announcer;
 use crate::config::{HostConfig, HostInterface};
 use crate::echo::{self, NoReply};
 use crate::l2;
+use crate::listener::Listener;
 use crate::neighbours::{Due, Heard, Key, NeighbourRow, Neighbours, Refused, Resolve};
 use crate::own6::Own6;
 
@@ -97,6 +98,10 @@ pub struct HostCounters {
     pub nd_conflicts: u64,
     /// Router advertisements sent.
     pub router_advertised: u64,
+    /// Multicast listener queries received well-formed.
+    pub listener_asked: u64,
+    /// Multicast listener reports sent.
+    pub listener_reported: u64,
     /// Neighbours not entered because the table was full.
     pub neighbours_full: u64,
     /// Addresses not asked for because too many were being asked for.
@@ -126,6 +131,7 @@ pub struct Host {
     announcer: Announcer,
     pub(crate) own6: Own6,
     pub(crate) advertiser: Advertiser,
+    pub(crate) listener: Listener,
     defended: BTreeMap<IfIndex, Now>,
     transmit: VecDeque<(IfIndex, Vec<u8>)>,
     pub(crate) events: VecDeque<HostEvent>,
@@ -142,6 +148,7 @@ impl Host {
             announcer: Announcer::default(),
             own6: Own6::default(),
             advertiser: Advertiser::default(),
+            listener: Listener::default(),
             defended: BTreeMap::new(),
             transmit: VecDeque::new(),
             events: VecDeque::new(),
@@ -238,7 +245,8 @@ impl Host {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Now> {
         let ipv4 = [self.neighbours.next_due(), self.announcer.next_due()];
-        ipv4.into_iter().chain([self.own6.next_due(), self.advertiser.next_due()]).flatten().min()
+        let ipv6 = [self.own6.next_due(), self.advertiser.next_due(), self.listener.next_due()];
+        ipv4.into_iter().chain(ipv6).flatten().min()
     }
 
     /// The next frame to send, whole with Ethernet header and tags, and the interface it leaves by.

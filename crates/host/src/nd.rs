@@ -1,9 +1,10 @@
-//! The host's IPv6: neighbour discovery (RFC 4861), duplicate addresses (RFC 4862 §5.4), echo (RFC 4443 §4.2).
+//! The host's IPv6: neighbour discovery (RFC 4861), duplicate addresses (RFC 4862 §5.4), multicast listening (RFC 3810),
+//! echo (RFC 4443 §4.2).
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
 use carrack_base::{IfIndex, Now};
@@ -11,8 +12,9 @@ use carrack_pipeline::snapshot::Ipv6Interface;
 use carrack_wire::ethernet::ethertype;
 use carrack_wire::icmpv6::{Class, Icmpv6View};
 use carrack_wire::ipv6::{Ipv6View, is_answerable, is_link_local, is_multicast, next_header};
+use carrack_wire::mld::{self, MldError, MldVersion, Query};
 use carrack_wire::ndp::{
-    ALL_NODES, NdpError, NdpMessage, RouterAdvertisement, multicast_mac, solicited_node,
+    ALL_NODES, ALL_ROUTERS, NdpError, NdpMessage, RouterAdvertisement, multicast_mac, solicited_node,
 };
 use carrack_wire::{L2, MacAddr};
 
@@ -42,6 +44,10 @@ impl Host {
             is_fresh(id) || of(old) != of(interfaces)
         };
         self.advertiser.configure(now, advertising, is_changed);
+        let groups = interfaces.values().filter_map(|on| Some((on.id, groups_of(on.ipv6.as_ref()?))));
+        self.listener.configure(now, groups, is_fresh);
+        // RFC 4862 §5.4.2: listened to before anybody is asked, or an objection may not come through.
+        self.report_groups(now);
         for (interface, address) in asked {
             self.probe_own(interface, address);
         }
@@ -54,12 +60,57 @@ impl Host {
         for (interface, address) in self.own6.step(now) {
             self.announce6(interface, address);
         }
+        self.report_groups(now);
         for interface in self.advertiser.step(now) {
             self.advertise(interface, ALL_NODES, multicast_mac(ALL_NODES));
         }
     }
 
+    fn report_groups(&mut self, now: Now) {
+        for report in self.listener.step(now) {
+            let Some(on) = self.interfaces.get(&report.interface) else { continue };
+            let Some(v6) = &on.ipv6 else { continue };
+            // RFC 3590 §4: before there is an address, from none.
+            let is_usable = self.own6.is_preferred(on.id, v6.link_local);
+            let src = if is_usable { v6.link_local } else { 0 };
+            let packets: Vec<(u128, Vec<u8>)> = match report.version {
+                MldVersion::V1 => {
+                    report.records.iter().map(|(_, group)| (*group, mld::report_v1(src, *group))).collect()
+                }
+                MldVersion::V2 => {
+                    let parts = report.records.chunks(mld::RECORDS_MAX);
+                    parts.map(|records| (mld::REPORTS_TO, mld::report(src, records))).collect()
+                }
+            };
+            let (id, mac, vlan) = (on.id, on.mac, on.vlan);
+            for (group, packet) in packets {
+                self.counters.listener_reported += 1;
+                self.send(id, l2::frame(multicast_mac(group), mac, vlan, ethertype::IPV6, &packet));
+            }
+        }
+    }
+
+    /// RFC 3810 §6.2: a router asks who listens. False: it is no query.
+    fn handle_query(&mut self, now: Now, interface: IfIndex, payload: &[u8]) -> bool {
+        let read = Ipv6View::parse(payload).map_or(Err(MldError::Kind), |packet| Query::parse(&packet));
+        match read {
+            Ok(query) => {
+                self.counters.listener_asked += 1;
+                self.listener.asked(now, interface, query);
+                true
+            }
+            Err(MldError::Kind) => false,
+            Err(_) => {
+                self.counters.icmp_malformed += 1;
+                true
+            }
+        }
+    }
+
     pub(crate) fn handle_ipv6(&mut self, now: Now, interface: IfIndex, l2: &L2, payload: &[u8]) {
+        if self.handle_query(now, interface, payload) {
+            return;
+        }
         let Some((packet, message)) = icmp_of(payload) else {
             self.counters.icmp_malformed += 1;
             return;
@@ -313,6 +364,11 @@ impl Host {
         }
         self.interfaces.values().any(|other| other.vrf == on.vrf && is_used(other))
     }
+}
+
+/// RFC 4291 §2.8, but for the group that everybody is in without saying so (RFC 3810 §6).
+fn groups_of(v6: &Ipv6Interface) -> BTreeSet<u128> {
+    v6.own().map(solicited_node).chain([ALL_ROUTERS]).collect()
 }
 
 /// The ICMPv6 message of a whole packet without extension headers.

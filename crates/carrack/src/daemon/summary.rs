@@ -125,6 +125,8 @@ pub(super) fn control_counters(c: &ControlCounters) -> Vec<EngineCounter> {
         ("nd-announced", h.nd_announced, "Neighbour advertisements sent to all."),
         ("nd-conflicts", h.nd_conflicts, "Neighbour discovery messages that claimed an address of ours."),
         ("router-advertised", h.router_advertised, "Router advertisements sent."),
+        ("listener-asked", h.listener_asked, "Multicast listener queries received."),
+        ("listener-reported", h.listener_reported, "Multicast listener reports sent."),
         ("neighbours-full", h.neighbours_full, "Neighbours not entered because the table was full."),
         (
             "neighbours-pending-full",

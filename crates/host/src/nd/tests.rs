@@ -46,9 +46,10 @@ fn host(change: impl FnOnce(&mut HostInterface)) -> Host {
     host
 }
 
-/// What is sent: destination MAC address, source, destination, message.
+/// What is sent, but for reports of groups: destination MAC address, source, destination, message.
 fn sent(host: &mut Host) -> Vec<(MacAddr, u128, u128, NdpMessage)> {
     let frames = std::iter::from_fn(|| host.poll_transmit());
+    let frames = frames.filter(|(_, frame)| !is_report(frame));
     let read = |(_, frame): (IfIndex, Vec<u8>)| {
         let l2 = parse_l2(&frame).unwrap();
         let packet = Ipv6View::parse(&frame[14..]).unwrap();
@@ -57,6 +58,91 @@ fn sent(host: &mut Host) -> Vec<(MacAddr, u128, u128, NdpMessage)> {
         (l2.dst, src, dst, message)
     };
     frames.map(read).collect()
+}
+
+/// A report begins with a hop-by-hop header, which nothing else that is sent has.
+fn is_report(frame: &[u8]) -> bool {
+    frame[14 + 6] == 0
+}
+
+/// The reports that are sent: destination MAC address, source, what is said of which group.
+fn reports(host: &mut Host) -> Vec<(MacAddr, u128, Vec<(u8, u128)>)> {
+    let frames = std::iter::from_fn(|| host.poll_transmit()).filter(|(_, frame)| is_report(frame));
+    let read = |(_, frame): (IfIndex, Vec<u8>)| {
+        let packet = Ipv6View::parse(&frame[14..]).unwrap();
+        let records = frame[14 + 56..].chunks(20);
+        let records = records.map(|r| (r[0], u128::from_be_bytes(*r[4..].first_chunk().unwrap())));
+        (parse_l2(&frame).unwrap().dst, packet.src(), records.collect())
+    };
+    frames.map(read).collect()
+}
+
+/// RFC 4862 §5.4.2, RFC 3810 §6.1: groups are reported before the first address is asked about, again when one is, and
+/// those that are left.
+#[test]
+fn groups_are_reported_when_they_change() {
+    let mut host = Host::new(config(|_| {}), Now::from_s(0));
+    let first = host.poll_transmit().unwrap().1;
+    assert!(is_report(&first), "before any solicitation");
+    // Both addresses have the same group.
+    let own = [ALL_ROUTERS, solicited_node(OWN)];
+    assert_eq!(first[14 + 8..14 + 24], [0; 16], "RFC 3590 §4");
+    host.handle_timeout(Now::from_s(1));
+    sent(&mut host);
+    host.handle_timeout(Now::from_s(2));
+    let again = (multicast_mac(mld::REPORTS_TO), LINK_LOCAL, own.map(|group| (4, group)).to_vec());
+    assert_eq!(reports(&mut host), [again]);
+    host.handle_timeout(Now::from_s(3));
+    assert_eq!(reports(&mut host), []);
+    let other = NET | 0x1234;
+    let moved = config(|on| on.ipv6.as_mut().unwrap().addresses = vec![(other, Prefix6::of(NET, 64))]);
+    let link_local_stays = moved.clone();
+    host.configure(moved, Now::from_s(4));
+    assert_eq!(reports(&mut host)[0].2, [(4, solicited_node(other))], "that of the link-local one stays");
+    host.configure(link_local_stays, Now::from_s(5));
+    host.handle_timeout(Now::from_s(6));
+    assert_eq!(reports(&mut host)[0].2, [(4, solicited_node(other))]);
+    host.configure(config(|_| {}), Now::from_s(7));
+    assert_eq!(reports(&mut host)[0].2, [(3, solicited_node(other))]);
+}
+
+fn ask(host: &mut Host, at_s: u64, group: u128, version_1: bool) {
+    let mut rest = group.to_be_bytes().to_vec();
+    rest.resize(if version_1 { 16 } else { 20 }, 0);
+    let dst = if group == 0 { ALL_NODES } else { group };
+    let packet = PacketBuilder::new()
+        .ethernet(PEER_MAC, multicast_mac(dst))
+        .ipv6(0xfe80 << 112 | 9, dst)
+        .hop_by_hop(&[5, 2, 0, 0])
+        .icmp(130, 0, [0x03, 0xe8, 0, 0])
+        .ttl(1)
+        .payload(&rest)
+        .build();
+    host.handle_packet(Now::from_s(at_s), IF, &packet);
+}
+
+/// RFC 3810 §6.2: a query is answered in time, in the version it was asked in; nobody answers for groups of others.
+#[test]
+fn queries_are_answered() {
+    let mut host = host(|_| {});
+    host.handle_timeout(Now::from_s(3));
+    reports(&mut host);
+    ask(&mut host, 10, 0, false);
+    assert!(host.poll_timeout().unwrap() <= Now::from_s(11));
+    host.handle_timeout(Now::from_s(11));
+    let all = [ALL_ROUTERS, solicited_node(OWN)].map(|group| (2, group)).to_vec();
+    assert_eq!(reports(&mut host), [(multicast_mac(mld::REPORTS_TO), LINK_LOCAL, all)]);
+    ask(&mut host, 20, solicited_node(OWN), false);
+    host.handle_timeout(Now::from_s(21));
+    assert_eq!(reports(&mut host)[0].2, [(2, solicited_node(OWN))]);
+    ask(&mut host, 30, solicited_node(0x99), false);
+    host.handle_timeout(Now::from_s(31));
+    assert_eq!(reports(&mut host), []);
+    ask(&mut host, 40, solicited_node(OWN), true);
+    host.handle_timeout(Now::from_s(41));
+    let frame = host.poll_transmit().unwrap().1;
+    assert_eq!((frame[14 + 48], parse_l2(&frame).unwrap().dst), (131, multicast_mac(solicited_node(OWN))));
+    assert_eq!((host.counters().listener_asked, host.counters().listener_reported), (4, 5));
 }
 
 fn hear(host: &mut Host, at_s: u64, from: MacAddr, message: &NdpMessage, src: u128, dst: u128) {
