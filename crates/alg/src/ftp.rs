@@ -313,6 +313,7 @@ impl Talk<'_> {
             lifetime_s: LIFETIME_S,
             uses: 1,
             pair: false,
+            dialog: 0,
         };
         self.ground.open(&want)
     }

@@ -10,6 +10,7 @@ mod edits;
 pub mod ftp;
 #[cfg(test)]
 mod ground;
+pub mod h323;
 pub mod rtsp;
 pub mod sip;
 pub mod stream;
@@ -18,7 +19,7 @@ pub mod tftp;
 
 pub use edits::{EDIT_TEXT_MAX, EDITS_MAX, Edits};
 
-use core::net::{IpAddr, SocketAddrV4};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4};
 
 use carrack_base::Proto;
 
@@ -34,11 +35,13 @@ pub enum Protocol {
     Sip = 2,
     /// RFC 2326.
     Rtsp = 3,
+    /// ITU-T H.323: H.225.0 and H.245.
+    H323 = 4,
 }
 
 impl Protocol {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Ftp, Self::Tftp, Self::Sip, Self::Rtsp];
+    pub const ALL: [Self; 5] = [Self::Ftp, Self::Tftp, Self::Sip, Self::Rtsp, Self::H323];
 
     /// The word for config, CLI and metrics.
     #[must_use]
@@ -48,6 +51,7 @@ impl Protocol {
             Self::Tftp => "tftp",
             Self::Sip => "sip",
             Self::Rtsp => "rtsp",
+            Self::H323 => "h323",
         }
     }
 
@@ -66,6 +70,7 @@ impl Protocol {
             Self::Tftp => matches!((proto, port), (Proto::Udp, 69)),
             Self::Sip => matches!((proto, port), (Proto::Tcp | Proto::Udp, 5_060)),
             Self::Rtsp => matches!((proto, port), (Proto::Tcp, 554)),
+            Self::H323 => matches!((proto, port), (Proto::Tcp, h323::PORT)),
         }
     }
 
@@ -77,6 +82,7 @@ impl Protocol {
             Self::Tftp => &tftp::Tftp,
             Self::Sip => &sip::Sip,
             Self::Rtsp => &rtsp::Rtsp,
+            Self::H323 => &h323::H323,
         }
     }
 }
@@ -151,6 +157,8 @@ pub struct Want {
     /// The outside port is to be even for an even one, and the next one's is to be behind it (RTP and RTCP,
     /// RFC 4787 §4.2.3), if possible.
     pub pair: bool,
+    /// What it is a part of, for [`Ground::close`]; 0 for nothing.
+    pub dialog: u32,
 }
 
 /// What a gateway has seen, for counters.
@@ -233,6 +241,15 @@ pub trait Ground {
     fn open(&mut self, want: &Want) -> Option<SocketAddrV4>;
     /// The port of the subscriber's host that this port of its outside address leads to.
     fn inside_port(&mut self, proto: Proto, outside_port: u16) -> Option<u16>;
+    /// A connection to this outside endpoint, the far end's or what [`Ground::open`] gave, is another control connection of
+    /// H.323, if it comes soon.
+    fn await_control(&mut self, server: SocketAddrV4);
+    /// Nothing more is expected of this dialog of the subscriber's; what is in use goes on.
+    fn close(&mut self, dialog: u32);
+    /// The IPv4 address for which an address stands that the host sees (RFC 6052 §2.2); only between IP versions.
+    fn four(&self, ip: Ipv6Addr) -> Option<Ipv4Addr>;
+    /// The address by which the host sees an IPv4 one; only between IP versions.
+    fn six(&self, ip: Ipv4Addr) -> Option<Ipv6Addr>;
     /// Counts.
     fn note(&mut self, note: Note);
 }
@@ -244,6 +261,8 @@ pub struct Memory {
     pub ftp: ftp::Memory,
     /// RTSP's part.
     pub rtsp: rtsp::Memory,
+    /// H.323's part.
+    pub h323: h323::Memory,
 }
 
 /// How far a gateway has read.

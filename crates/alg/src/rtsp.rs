@@ -1,18 +1,23 @@
-//! RTSP (RFC 2326): the ports that a client inside names for RTP and RTCP over UDP.
+//! RTSP (RFC 2326): ports for media over UDP, named in Transport headers. Media within the connection need nothing.
 //!
-//! What is interleaved with the control connection (RFC 2326 §10.12) and the bodies of messages pass as they are.
+//! A client inside names its own ports (`client_port`), the server repeats them in its answer; a server inside names
+//! its own in the answer (`server_port`). Each pair gets outside ports side by side, RTP and RTCP (RFC 3550 §11).
 
+#[cfg(test)]
+mod tests;
+
+use core::net::IpAddr;
 use core::ops::Range;
 
 use carrack_base::Proto;
 
-use crate::text::{Text, header_end, lines, number};
+use crate::text::{Text, ascii, header_end, lines, number};
 use crate::{Edits, Ends, From, Gateway, Ground, Note, Reading, Side, Want};
 
-/// Until the server sends; then the media keep their mappings alive.
+/// Longest header of a message.
+const HEAD_MAX: usize = 4_096;
+/// How long media are waited for: a session without any ends before (RFC 2326 §12.37: 60 s by default).
 const LIFETIME_S: u16 = 120;
-/// Transports offered in one request, at most.
-const OFFERS_MAX: usize = 8;
 
 /// RTSP's gateway.
 #[derive(Debug, Clone, Copy)]
@@ -21,7 +26,7 @@ pub struct Rtsp;
 /// What is remembered of a control connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Memory {
-    /// Octets of bodies and interleaved data still to come, by side.
+    /// Bytes of a body, or of media within the connection, that are still to come; by side.
     rest: [u32; 2],
 }
 
@@ -35,192 +40,239 @@ impl Gateway for Rtsp {
         ground: &mut dyn Ground,
         edits: &mut Edits,
     ) -> Reading {
-        let memory = &mut memory.rtsp;
-        let Some(rest) = memory.rest.get_mut(side as usize) else { return Reading::Transparent };
+        let Some(rest) = memory.rtsp.rest.get_mut(side as usize) else { return Reading::Transparent };
         if *rest > 0 {
-            let count = bytes.len().min(*rest as usize);
-            *rest -= count as u32;
-            return Reading::Done(count);
+            let now = bytes.len().min(*rest as usize);
+            *rest -= now as u32;
+            return Reading::Done(now);
         }
-        let blank = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
-        if blank > 0 {
-            return Reading::Done(blank);
-        }
-        // RFC 2326 §10.12: a dollar sign, the channel, the length.
-        if bytes.first() == Some(&b'$') {
-            let Some([_, _, high, low]) = bytes.first_chunk() else { return Reading::More };
-            *rest = u32::from(u16::from_be_bytes([*high, *low]));
-            return Reading::Done(4);
-        }
-        let Some(end) = header_end(bytes) else { return Reading::More };
-        let head = bytes.get(..end).unwrap_or(&[]);
-        let is_one = lines(head)
-            .next()
-            .and_then(|line| head.get(line))
-            .is_some_and(|first| first.starts_with(b"RTSP/1.0 ") || first.ends_with(b" RTSP/1.0"));
-        if !is_one {
-            ground.note(Note::Transparent);
-            return Reading::Transparent;
-        }
-        for line in lines(head).skip(1) {
-            let text = head.get(line.clone()).unwrap_or(&[]);
-            if let Some(value) = value_of(text, b"Content-Length:") {
-                *rest = number(text.get(value..).unwrap_or(&[]).trim_ascii_start(), u32::MAX)
-                    .map_or(0, |(n, _)| n);
-            }
-            if value_of(text, b"Transport:").is_some() {
-                let mut work = Work { side, ends, ground: &mut *ground, edits: &mut *edits };
-                work.transport(head, line);
-            }
-        }
-        if !edits.is_empty() {
-            ground.note(Note::Rewritten);
-        }
-        Reading::Done(end)
+        let length = match bytes {
+            // RFC 2326 §10.12: media within the connection.
+            [b'$', _, high, low, ..] => 4 + usize::from(u16::from_be_bytes([*high, *low])),
+            [b'$', ..] => return Reading::More,
+            // Between messages.
+            [b'\r' | b'\n', ..] => 1,
+            _ => match header_end(bytes) {
+                Some(end) if end <= HEAD_MAX => {
+                    let head = bytes.get(..end).unwrap_or(&[]);
+                    let Some(body) = body_len(head) else {
+                        ground.note(Note::Transparent);
+                        return Reading::Transparent;
+                    };
+                    Talk { head, side, ends, ground, edits }.transports();
+                    end + body
+                }
+                None if bytes.len() < HEAD_MAX && may_be_message(bytes) => return Reading::More,
+                _ => {
+                    ground.note(Note::Transparent);
+                    return Reading::Transparent;
+                }
+            },
+        };
+        let now = length.min(bytes.len());
+        *rest = (length - now) as u32;
+        Reading::Done(now)
     }
 }
 
-/// Where the value of a header begins, when the line is that header.
-fn value_of(line: &[u8], name: &[u8]) -> Option<usize> {
-    line.get(..name.len()).filter(|start| start.eq_ignore_ascii_case(name)).map(|_| name.len())
+/// Could RTSP begin so? Methods are words of capitals, answers begin with the protocol's name.
+fn may_be_message(bytes: &[u8]) -> bool {
+    let start = bytes.split(|byte| matches!(byte, b' ' | b'/')).next().unwrap_or(&[]);
+    start.len() <= 32 && start.iter().all(|byte| byte.is_ascii_uppercase() || *byte == b'_')
 }
 
-struct Work<'a> {
+/// Length of the body behind a message's header; `None` for what is no message of RTSP 1.0.
+fn body_len(head: &[u8]) -> Option<usize> {
+    let first = head.get(lines(head).next()?)?;
+    if !first.starts_with(b"RTSP/1.0 ") && !first.ends_with(b" RTSP/1.0") {
+        return None;
+    }
+    let length = lines(head).skip(1).find_map(|line| value(head, line, b"Content-Length"));
+    // RFC 2326 §12.14: without it, 0.
+    let Some(place) = length else { return Some(0) };
+    number(head.get(place)?, 1 << 24).map(|(length, _)| length as usize)
+}
+
+/// Where the value of a header line is, if it is that header's.
+fn value(head: &[u8], line: Range<usize>, name: &[u8]) -> Option<Range<usize>> {
+    let text = head.get(line.clone())?;
+    let (start, rest) = text.split_at_checked(name.len())?;
+    let blank = rest.strip_prefix(b":")?.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+    start.eq_ignore_ascii_case(name).then_some(line.start + name.len() + 1 + blank..line.end)
+}
+
+/// One message's surroundings.
+struct Talk<'a> {
+    head: &'a [u8],
     side: Side,
     ends: &'a Ends,
     ground: &'a mut dyn Ground,
     edits: &'a mut Edits,
 }
 
-impl Work<'_> {
-    /// RFC 2326 §12.39: `client_port=6000-6001` and `destination=` of every transport offered, or of the one chosen.
-    fn transport(&mut self, head: &[u8], line: Range<usize>) {
-        let mut at = line.start;
-        for _ in 0..OFFERS_MAX {
-            let Some(found) = find(head, at..line.end, b"client_port=") else { return };
-            at = found + b"client_port=".len();
-            let Some((first, digits)) = head.get(at..line.end).and_then(|rest| number(rest, 65_535)) else {
-                return self.ground.note(Note::Malformed);
-            };
-            let end = at + digits;
-            let second = head.get(end..line.end).and_then(|rest| number(rest.strip_prefix(b"-")?, 65_535));
-            let end = second.map_or(end, |(_, digits)| end + 1 + digits);
-            let new = match self.side {
-                Side::Inside => self.open(first as u16, second.map(|(second, _)| second as u16)),
-                Side::Outside => self.inside(first as u16, second.is_some()),
-            };
-            if let Some(new) = new {
-                self.edits.replace(at..end, new.bytes());
+/// Whose ports a parameter names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    Client,
+    Server,
+}
+
+impl Talk<'_> {
+    /// RFC 2326 §12.39: several transports may be offered, with a comma between them.
+    fn transports(&mut self) {
+        for line in lines(self.head).skip(1) {
+            let Some(place) = value(self.head, line, b"Transport") else { continue };
+            for part in parts(self.head, place, b',') {
+                if self.is_over_udp(part.clone()) {
+                    self.transport(part);
+                }
             }
-            at = end;
+        }
+        if !self.edits.is_empty() {
+            self.ground.note(Note::Rewritten);
         }
     }
 
-    /// What the inside's ports are outside. RTCP's has to be behind RTP's: there is one number for both.
-    fn open(&mut self, first: u16, second: Option<u16>) -> Option<Text<12>> {
-        let is_pair = second.is_none_or(|second| Some(second) == first.checked_add(1));
-        if first < 1_024 || !is_pair {
+    /// Unicast RTP over UDP, which is what no lower transport means.
+    fn is_over_udp(&self, part: Range<usize>) -> bool {
+        let mut words = parts(self.head, part, b';').filter_map(|word| self.head.get(word));
+        let over_udp = words.next().is_some_and(|spec| {
+            let spec = spec.trim_ascii();
+            let is = |end: Option<&[u8; 4]>, name| end.is_some_and(|end| end.eq_ignore_ascii_case(name));
+            is(spec.first_chunk(), b"RTP/") && !is(spec.last_chunk(), b"/TCP")
+        });
+        over_udp && !words.any(|word| word.trim_ascii() == b"multicast")
+    }
+
+    fn transport(&mut self, part: Range<usize>) {
+        // RFC 2326 §16: media are for who asks for them. Nothing is opened for a transport that names another host.
+        if self.names_another_host(part.clone()) {
+            return self.ground.note(Note::Foreign);
+        }
+        for word in parts(self.head, part, b';') {
+            let text = self.head.get(word.clone()).unwrap_or(&[]);
+            let Some(equals) = text.iter().position(|byte| *byte == b'=') else { continue };
+            let (name, place) =
+                (text.get(..equals).unwrap_or(&[]).trim_ascii(), word.start + equals + 1..word.end);
+            match name {
+                b"client_port" => self.ports(Whose::Client, place),
+                b"server_port" => self.ports(Whose::Server, place),
+                b"destination" | b"source" => self.address(place),
+                _ => {}
+            }
+        }
+    }
+
+    /// A request for media to, or an answer with media from, another host than the one that says so.
+    fn names_another_host(&self, part: Range<usize>) -> bool {
+        let own = match self.side {
+            Side::Inside => self.ends.inside,
+            Side::Outside => return false,
+        };
+        let name: &[u8] = if self.ends.client == Side::Inside { b"destination=" } else { b"source=" };
+        parts(self.head, part, b';').any(|word| {
+            let address = self.head.get(word).and_then(|text| text.trim_ascii().strip_prefix(name));
+            address.is_some_and(|text| ascii(text).and_then(|text| text.parse::<IpAddr>().ok()) != Some(own))
+        })
+    }
+
+    /// The subscriber's own address, as the other side knows it.
+    fn address(&mut self, place: Range<usize>) {
+        let IpAddr::V4(inside) = self.ends.inside else { return };
+        let (from, to) = match self.side {
+            Side::Inside => (inside, *self.ends.outside.ip()),
+            Side::Outside => (*self.ends.outside.ip(), inside),
+        };
+        let written = self.head.get(place.clone()).and_then(ascii).and_then(|text| text.parse().ok());
+        if written == Some(from)
+            && let Some(text) = Text::<16>::of(format_args!("{to}"))
+        {
+            self.edits.replace(place, text.bytes());
+        }
+    }
+
+    /// A port, or two with a dash between them.
+    fn ports(&mut self, whose: Whose, place: Range<usize>) {
+        let is_own = (whose == Whose::Client) == (self.ends.client == Side::Inside);
+        if !is_own {
+            return;
+        }
+        let Some((first, last)) = self.head.get(place.clone()).and_then(pair) else {
+            return self.ground.note(Note::Malformed);
+        };
+        let Some((new_first, new_last)) = self.counterparts(first, last) else { return };
+        let text = match new_last {
+            Some(new_last) => Text::<12>::of(format_args!("{new_first}-{new_last}")),
+            None => Text::of(format_args!("{new_first}")),
+        };
+        if let Some(text) = text {
+            self.edits.replace(place, text.bytes());
+        }
+    }
+
+    /// What stands for the subscriber's ports on the other side.
+    fn counterparts(&mut self, first: u16, last: Option<u16>) -> Option<(u16, Option<u16>)> {
+        if self.side == Side::Outside {
+            let inside = self.ground.inside_port(Proto::Udp, first)?;
+            return match last {
+                Some(last) => Some((inside, Some(self.ground.inside_port(Proto::Udp, last)?))),
+                None => Some((inside, None)),
+            };
+        }
+        // RFC 2577 §3 says it of FTP: no services.
+        if first < 1_024 {
             self.ground.note(Note::Foreign);
             return None;
         }
-        let outside = *self.ends.outside.ip();
-        let mut open = |inside_port| {
-            let want = Want {
-                proto: Proto::Udp,
-                inside_port,
-                from: From::Remote,
-                lifetime_s: LIFETIME_S,
-                uses: 0,
-                pair: true,
-            };
-            self.ground.open(&want).filter(|opened| *opened.ip() == outside).map(|opened| opened.port())
-        };
-        let rtp = open(first)?;
-        let Some(second) = second else { return Text::of(format_args!("{rtp}")) };
-        let rtcp = open(second)?;
-        if Some(rtcp) != rtp.checked_add(1) {
+        let is_pair = last.is_some_and(|last| first.checked_add(1) == Some(last));
+        let new_first = self.open(first, is_pair)?;
+        let Some(last) = last else { return Some((new_first, None)) };
+        let new_last = self.open(last, is_pair)?;
+        // RTCP's number is written, but servers that are told two ports also reckon it by themselves.
+        if is_pair && new_first.checked_add(1) != Some(new_last) {
             self.ground.note(Note::NoRoom);
             return None;
         }
-        Text::of(format_args!("{rtp}-{rtcp}"))
+        Some((new_first, Some(new_last)))
     }
 
-    /// What the outside repeats is the inside's own again.
-    fn inside(&mut self, first: u16, pair: bool) -> Option<Text<12>> {
-        let port = self.ground.inside_port(Proto::Udp, first)?;
-        match port.checked_add(1).filter(|_| pair) {
-            Some(next) => Text::of(format_args!("{port}-{next}")),
-            None => Text::of(format_args!("{port}")),
-        }
+    fn open(&mut self, inside_port: u16, pair: bool) -> Option<u16> {
+        let want = Want {
+            proto: Proto::Udp,
+            inside_port,
+            from: From::Remote,
+            lifetime_s: LIFETIME_S,
+            uses: 0,
+            pair,
+            dialog: 0,
+        };
+        let opened = self.ground.open(&want)?;
+        // Who sends media sends them to the address of the connection.
+        (opened.ip() == self.ends.outside.ip()).then(|| opened.port())
     }
 }
 
-/// Where `what` is in a part of `text`, by its place in the whole.
-fn find(text: &[u8], place: Range<usize>, what: &[u8]) -> Option<usize> {
-    let start = place.start;
-    text.get(place)?.windows(what.len()).position(|window| window == what).map(|at| start + at)
+/// `a` or `a-b`, nothing else; 0 is no port.
+fn pair(text: &[u8]) -> Option<(u16, Option<u16>)> {
+    let (first, digits) = number(text, 65_535).filter(|(port, _)| *port != 0)?;
+    match text.get(digits..)? {
+        [] => Some((first as u16, None)),
+        [b'-', rest @ ..] => {
+            let (last, digits) = number(rest, 65_535).filter(|(port, _)| *port > first)?;
+            (digits == rest.len()).then_some((first as u16, Some(last as u16)))
+        }
+        _ => None,
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ground::{Field, ends};
-
-    struct Test {
-        memory: crate::Memory,
-        field: Field,
-    }
-
-    impl Test {
-        fn read(&mut self, side: Side, text: &str) -> (Reading, String) {
-            let mut edits = Edits::default();
-            let (bytes, ends) = (text.as_bytes(), ends("10.0.0.5"));
-            let reading = Rtsp.read(&mut self.memory, side, bytes, &ends, &mut self.field, &mut edits);
-            let mut out = [0; 2_000];
-            let len = edits.apply(bytes, &mut out).unwrap();
-            (reading, String::from_utf8(out[..len].to_vec()).unwrap())
-        }
-    }
-
-    fn test() -> Test {
-        Test { memory: crate::Memory::default(), field: Field::default() }
-    }
-
-    #[test]
-    fn ports_for_media_are_outside_ones_for_the_server_and_inside_ones_for_the_client() {
-        let mut t = test();
-        let setup = "SETUP rtsp://s/t RTSP/1.0\r\nCSeq: 2\r\nTransport: RTP/AVP/UDP;unicast;client_port=6000-6001,RTP/AVP;client_port=6002\r\n\r\n";
-        let (reading, out) = t.read(Side::Inside, setup);
-        assert_eq!(reading, Reading::Done(setup.len()));
-        assert!(out.contains("client_port=20000-20001,RTP/AVP;client_port=20002\r\n"), "{out}");
-        assert_eq!(t.field.opened, [6_000, 6_001, 6_002]);
-        let answer =
-            "RTSP/1.0 200 OK\r\nTransport: RTP/AVP;client_port=20000-20001;server_port=7000-7001\r\n\r\n";
-        let (_, out) = t.read(Side::Outside, answer);
-        assert!(out.contains("client_port=6000-6001;server_port=7000-7001"), "{out}");
-    }
-
-    #[test]
-    fn bodies_and_interleaved_data_pass_unread() {
-        let mut t = test();
-        let head = "RTSP/1.0 200 OK\r\nContent-Length: 14\r\n\r\n";
-        assert_eq!(t.read(Side::Outside, &format!("{head}client_port=1\r\n")).0, Reading::Done(head.len()));
-        assert_eq!(t.read(Side::Outside, "client_port=").0, Reading::Done(12));
-        assert_eq!(t.read(Side::Outside, "1\n$").0, Reading::Done(2));
-        assert_eq!(t.read(Side::Outside, "$\0\0").0, Reading::More);
-        assert_eq!(t.read(Side::Outside, "$\0\0\x05abcdeRTSP").0, Reading::Done(4));
-        assert_eq!(t.read(Side::Outside, "abcdeRTSP").0, Reading::Done(5));
-        assert_eq!(t.read(Side::Outside, "RTSP").0, Reading::More);
-        assert_eq!(t.read(Side::Inside, "GET / HTTP/1.1\r\n\r\n").0, Reading::Transparent);
-    }
-
-    #[test]
-    fn ports_that_no_client_may_ask_for_are_left() {
-        let mut t = test();
-        for ports in ["80-81", "6000-6005", "65535-1024", "x", "99999"] {
-            let setup = format!("SETUP a RTSP/1.0\r\nTransport: RTP/AVP;client_port={ports}\r\n\r\n");
-            assert_eq!(t.read(Side::Inside, &setup).1, setup);
-        }
-        assert!(t.field.opened.is_empty());
-    }
+/// The parts of a text between separators.
+fn parts(text: &[u8], place: Range<usize>, separator: u8) -> impl Iterator<Item = Range<usize>> + '_ {
+    let mut at = Some(place.start);
+    core::iter::from_fn(move || {
+        let start = at?;
+        let rest = text.get(start..place.end)?;
+        let len = rest.iter().position(|byte| *byte == separator);
+        at = len.map(|len| start + len + 1);
+        Some(start..len.map_or(place.end, |len| start + len))
+    })
 }

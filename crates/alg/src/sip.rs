@@ -3,8 +3,12 @@
 //! The inside's own address becomes the outside one in the headers that others answer to, and the other way round in what
 //! comes back. Ports that a session description names for media get outside ports, RTP and RTCP side by side, before the
 //! first packet goes either way. Nothing is remembered between messages: a repeated one gets the same endpoints while
-//! their mappings live.
+//! their mappings live. What is expected of a call ends with it, known by its Call-ID.
+//!
+//! Between IPv6 and IPv4 every address in these places is written in the other version, others' by the NAT64 prefix.
 
+mod address;
+mod dialog;
 mod sdp;
 #[cfg(test)]
 mod tests;
@@ -12,7 +16,9 @@ mod tests;
 use core::net::IpAddr;
 use core::ops::Range;
 
-use crate::text::{Text, ascii, header_end, lines, number};
+use address::{Found, written};
+
+use crate::text::{Text, header_end, lines, number};
 use crate::{Edits, Ends, From, Gateway, Ground, Note, Reading, Side, Want};
 
 /// The port where none is written (RFC 3261 §19.1.2).
@@ -46,8 +52,8 @@ impl Gateway for Sip {
         };
         let head = bytes.get(..head_end).unwrap_or(&[]);
         let message = Message::of(head);
-        let (Some(message), IpAddr::V4(_)) = (message, ends.inside) else {
-            ground.note(if ends.crosses() { Note::Transparent } else { Note::Malformed });
+        let Some(message) = message else {
+            ground.note(if stream { Note::Transparent } else { Note::Malformed });
             return if stream { Reading::Transparent } else { all };
         };
         // RFC 3261 §18.3: over UDP a missing length is the datagram's.
@@ -62,9 +68,13 @@ impl Gateway for Sip {
         }
         let mut work = Work { side, ends, ground };
         let mut body_edits = Edits::default();
-        if side == Side::Inside {
+        if side == Side::Inside || ends.crosses() {
             let body = bytes.get(head_end..end).unwrap_or(&[]);
-            sdp::read(body, head_end, ends, work.ground, &mut body_edits);
+            let dialog = dialog::of(head);
+            let mut place = sdp::Place { side, ends, ground: work.ground, dialog, offset: head_end };
+            sdp::read(body, &mut place, &mut body_edits);
+        }
+        if side == Side::Inside {
             work.keep_registration(head);
         }
         let growth: isize =
@@ -75,6 +85,9 @@ impl Gateway for Sip {
         }
         if !edits.is_empty() {
             ground.note(Note::Rewritten);
+        }
+        if let Some(dialog) = dialog::ended_by(head) {
+            ground.close(dialog);
         }
         Reading::Done(end)
     }
@@ -151,39 +164,33 @@ impl Work<'_> {
         }
     }
 
-    /// Every own address in a line.
+    /// Every address in a line that is another on the other side.
     fn addresses(&mut self, head: &[u8], line: Range<usize>, is_reached: bool, edits: &mut Edits) {
-        let own = match (self.side, self.ends.inside) {
-            (Side::Inside, IpAddr::V4(ip)) => ip,
-            _ => *self.ends.outside.ip(),
-        };
-        let Some(own) = Text::<16>::of(format_args!("{own}")) else { return };
         let mut at = line.start;
-        while let Some(found) = find(head, at..line.end, own.bytes()) {
-            let end = found + own.bytes().len();
-            at = end;
-            let is_part = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'.');
-            if is_part(head.get(found.wrapping_sub(1))) || is_part(head.get(end)) {
-                continue;
-            }
+        while let Some(found) = address::next(head, at..line.end) {
+            let end = found.place.end;
             let port = head.get(end..line.end).and_then(|rest| number(rest.strip_prefix(b":")?, 65_535));
             let end = port.map_or(end, |(_, digits)| end + 1 + digits);
-            let is_value = head.get(found.wrapping_sub(1)) == Some(&b'=');
             let port = port.map(|(port, _)| port as u16);
-            if let Some(text) = self.counterpart(port, is_value, is_reached) {
-                edits.replace(found..end, text.bytes());
+            if let Some(text) = self.counterpart(&found, port, is_reached) {
+                edits.replace(found.place.start..end, text.bytes());
             }
             at = end;
         }
     }
 
-    /// What stands for an own address with this port on the other side. A parameter's value has no port.
-    fn counterpart(&mut self, port: Option<u16>, is_value: bool, is_reached: bool) -> Option<Text<24>> {
+    /// What stands for an address with this port on the other side. A parameter's value has no port.
+    fn counterpart(&mut self, found: &Found, port: Option<u16>, is_reached: bool) -> Option<Text<56>> {
         let Ends { inside, inside_port, outside, proto, .. } = *self.ends;
-        let number = port.unwrap_or(DEFAULT_PORT);
+        let (number, is_value) = (port.unwrap_or(DEFAULT_PORT), found.is_value);
+        let outside_ip = IpAddr::V4(*outside.ip());
+        if found.ip != if self.side == Side::Inside { inside } else { outside_ip } {
+            let ip = address::across(self.side, self.ends, self.ground, found.ip)?;
+            return written(ip, port, found.is_received);
+        }
         let (ip, new) = match self.side {
             Side::Inside if number == inside_port || (port.is_none() && is_value) => {
-                (IpAddr::V4(*outside.ip()), outside.port())
+                (outside_ip, outside.port())
             }
             Side::Inside if is_reached => {
                 let want = Want {
@@ -193,20 +200,18 @@ impl Work<'_> {
                     lifetime_s: CONTACT_LIFETIME_S,
                     uses: 0,
                     pair: false,
+                    dialog: 0,
                 };
                 let opened = self.ground.open(&want).filter(|opened| opened.ip() == outside.ip())?;
-                (IpAddr::V4(*outside.ip()), opened.port())
+                (outside_ip, opened.port())
             }
-            Side::Inside => (IpAddr::V4(*outside.ip()), number),
+            Side::Inside => (outside_ip, number),
             Side::Outside if number == outside.port() => (inside, inside_port),
             Side::Outside if port.is_none() => (inside, inside_port),
             Side::Outside => (inside, self.ground.inside_port(proto, number)?),
         };
-        if port.is_some() || (!is_value && new != DEFAULT_PORT) {
-            Text::of(format_args!("{ip}:{new}"))
-        } else {
-            Text::of(format_args!("{ip}"))
-        }
+        let has_port = port.is_some() || (!is_value && new != DEFAULT_PORT);
+        written(ip, has_port.then_some(new), found.is_received)
     }
 
     /// RFC 3261 §10.2: who registers wants to be reached until the registration expires, silent or not.
@@ -224,7 +229,7 @@ impl Work<'_> {
         let Ends { proto, inside_port, .. } = *self.ends;
         if proto == carrack_base::Proto::Udp && seconds > 0 {
             let (from, lifetime_s) = (From::Remote, seconds);
-            self.ground.open(&Want { proto, inside_port, from, lifetime_s, uses: 0, pair: false });
+            self.ground.open(&Want { proto, inside_port, from, lifetime_s, uses: 0, pair: false, dialog: 0 });
         }
     }
 }
@@ -233,9 +238,4 @@ impl Work<'_> {
 fn find(text: &[u8], place: Range<usize>, what: &[u8]) -> Option<usize> {
     let start = place.start;
     text.get(place)?.windows(what.len()).position(|window| window == what).map(|at| start + at)
-}
-
-/// An IPv4 address in a session description.
-fn address(text: &[u8]) -> Option<core::net::Ipv4Addr> {
-    ascii(text)?.parse().ok()
 }

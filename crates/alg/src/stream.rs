@@ -85,11 +85,13 @@ pub struct Stream {
     half: u16,
     /// Has `next` been learned?
     known: bool,
+    /// Its sender's window scale (RFC 7323 §2.2); [`Stream::NO_SCALE`] when its SYN had none.
+    scale: u8,
 }
 
 impl Default for Stream {
     fn default() -> Self {
-        Self { next: 0, shift: 0, held: 0, half: Self::NO_HALF, known: false }
+        Self { next: 0, shift: 0, held: 0, half: Self::NO_HALF, known: false, scale: Self::NO_SCALE }
     }
 }
 
@@ -133,6 +135,9 @@ impl Talk {
         // RFC 9293 §3.4: a SYN is one number before the first byte.
         let seq = tcp.seq().wrapping_add(syn);
         let mine = &mut self.streams[side as usize];
+        if syn == 1 {
+            mine.scale = scale_of(&tcp);
+        }
         if flags & flag::RST == 0 && !mine.known && (syn == 1 || !payload.is_empty()) {
             (mine.known, mine.next) = (true, seq);
         }
@@ -155,7 +160,10 @@ impl Talk {
         put32(head, 4, emitted.seq.wrapping_sub(syn));
         if let Some(ack) = ack {
             put32(head, 8, ack);
-            self.streams[side.other() as usize].translate_sack(head, halves);
+            let scale = if syn == 1 { 0 } else { self.scale(side) };
+            let other = &self.streams[side.other() as usize];
+            other.translate_window(head, tcp.ack(), scale, halves);
+            other.translate_sack(head, halves);
         }
         if !emitted.whole
             && let Some(flags) = head.get_mut(13)
@@ -163,6 +171,12 @@ impl Talk {
             *flags &= !flag::FIN;
         }
         Ok(Passed::Changed(header.len() + emitted.len))
+    }
+
+    /// By how many places `side` shifts its window: not at all unless both SYNs spoke of it (RFC 7323 §2.2).
+    fn scale(&self, side: Side) -> u8 {
+        let agreed = self.streams.iter().all(|stream| stream.scale != Stream::NO_SCALE);
+        if agreed { self.streams[side as usize].scale } else { 0 }
     }
 
     /// Are both directions the same on both sides, with nothing held?
@@ -194,6 +208,7 @@ impl Talk {
 
 impl Stream {
     pub(crate) const NO_HALF: u16 = u16::MAX;
+    const NO_SCALE: u8 = u8::MAX;
 
     /// Reads what is new in a segment.
     #[allow(clippy::too_many_arguments, reason = "the parts of a segment and the room to work in")]
@@ -307,7 +322,10 @@ impl Stream {
                 if before(record.at, at) {
                     at = record.at;
                 }
-                first.get_or_insert(at.wrapping_add(shift));
+                let text = half.map_or(&[][..], |half| half.unacknowledged(record));
+                let skipped =
+                    if at == record.at { u32::from(record.text_len) - text.len() as u32 } else { 0 };
+                first.get_or_insert(at.wrapping_add(shift).wrapping_add(skipped));
                 if !before(record.at, limit) && record.at != at {
                     break;
                 }
@@ -319,7 +337,7 @@ impl Stream {
                     at = limit;
                     break;
                 }
-                to.put(half.map_or(&[], |half| half.text(record)));
+                to.put(text);
                 at = record_end;
             }
             shift = shift.wrapping_add(record.growth());
@@ -432,10 +450,50 @@ impl Stream {
         }
     }
 
+    /// The receiver's window ends at the same byte for the sender. While bytes are held it stays as it is: they are not in
+    /// the receiver's buffer, and the rest of their message has to come in.
+    fn translate_window(&self, header: &mut [u8], receivers_ack: u32, scale: u8, halves: &Halves) {
+        let window = header.get(14..16).and_then(|field| field.first_chunk()).copied();
+        let Some(window) = window.map(u16::from_be_bytes).filter(|_| self.held == 0) else { return };
+        let edge = receivers_ack.wrapping_add(u32::from(window) << scale);
+        let edge = self.senders_edge(edge, halves.get(self.half));
+        let room = edge.wrapping_sub(get32(header, 8));
+        // Held bytes may have been acknowledged beyond a window that is nearly shut.
+        let room = if (room as i32) < 0 { 0 } else { room };
+        let new = room.div_ceil(1 << scale).min(u32::from(u16::MAX)) as u16;
+        if let Some(place) = header.get_mut(14..16) {
+            place.copy_from_slice(&new.to_be_bytes());
+        }
+    }
+
+    /// The sender's number of the end of the receiver's window. A change that it cuts through may be sent whole: the rest
+    /// of it comes again.
+    fn senders_edge(&self, number: u32, half: Option<&Half>) -> u32 {
+        let mut shift = self.shift;
+        for record in half.map_or(&[][..], Half::records) {
+            let at = record.at.wrapping_add(shift);
+            if !before(at, number) {
+                break;
+            }
+            if !before(at.wrapping_add(record.text_len.into()), number) {
+                return record.at.wrapping_add(record.len);
+            }
+            shift = shift.wrapping_add(record.growth());
+        }
+        number.wrapping_sub(shift)
+    }
+
     fn release(&mut self, halves: &mut Halves) {
         halves.give_back(self.half);
         (self.half, self.held) = (Self::NO_HALF, 0);
     }
+}
+
+/// The window scale that a SYN offers; RFC 7323 §2.3: 14 at most.
+fn scale_of(tcp: &TcpView<'_>) -> u8 {
+    const WINDOW_SCALE: u8 = 3;
+    let option = tcp.options().find(|option| option.kind == WINDOW_SCALE);
+    option.and_then(|option| option.data.first().copied()).map_or(Stream::NO_SCALE, |scale| scale.min(14))
 }
 
 /// Fills a buffer up to the most that may go into one packet.

@@ -37,6 +37,7 @@ impl Gateway for Tftp {
                     lifetime_s: LIFETIME_S,
                     uses: 1,
                     pair: false,
+                    dialog: 0,
                 });
             } else {
                 ground.note(Note::Malformed);

@@ -1,6 +1,6 @@
 //! Application gateways: any conversation, in any pieces, through every gateway.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4};
 
 use carrack_alg::stream::{Halves, Passed, Scratch, Talk};
 use carrack_alg::{Edits, Ends, Gateway, Ground, Memory, Note, Protocol, Reading, Side, Want};
@@ -21,6 +21,20 @@ impl Ground for Field {
 
     fn inside_port(&mut self, _: Proto, outside_port: u16) -> Option<u16> {
         (!outside_port.is_multiple_of(3)).then_some(outside_port ^ 0x4001)
+    }
+
+    fn await_control(&mut self, _: SocketAddrV4) {}
+
+    fn close(&mut self, dialog: u32) {
+        assert!(dialog != 0, "0 is no dialog");
+    }
+
+    fn four(&self, ip: Ipv6Addr) -> Option<Ipv4Addr> {
+        (ip.to_bits() >> 96 == 0x2001_0db8).then(|| Ipv4Addr::from_bits(ip.to_bits() as u32))
+    }
+
+    fn six(&self, ip: Ipv4Addr) -> Option<Ipv6Addr> {
+        Some(Ipv6Addr::from_bits(0x2001_0db8 << 96 | u128::from(ip.to_bits())))
     }
 
     fn note(&mut self, _: Note) {}

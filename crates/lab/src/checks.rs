@@ -4,18 +4,20 @@ mod ftp;
 mod inbound;
 mod manage;
 mod path;
+pub mod rtsp;
+pub mod sip;
 pub(crate) mod speed;
 mod udp;
 mod web;
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 use crate::command::interrupted;
 use crate::lab::Lab;
-use crate::plan;
+use crate::plan::{self, Ns};
 use crate::router::Router;
 
 pub use manage::{Exhibit, exhibits};
@@ -65,6 +67,8 @@ pub fn all() -> Vec<Check> {
         any("upload over a narrow link", web::narrow_upload),
         any("FTP, passive", ftp::passive),
         carrack("FTP, active", ftp::active),
+        carrack("SIP call", sip::call),
+        carrack("RTSP stream", rtsp::stream),
         any("inbound port forward", inbound::forward),
         any("hairpin call", inbound::hairpin),
         any("unsolicited inbound", inbound::unsolicited),
@@ -109,6 +113,26 @@ pub fn run_one(lab: &mut Lab, check: &Check) -> Outcome {
         }
     };
     Outcome { name: check.name.to_owned(), passed, detail, failure, seconds }
+}
+
+/// Packets that arrived in a namespace and had somebody to take them, since it was made.
+pub(crate) fn delivered(lab: &Lab, ns: Ns) -> Result<u64> {
+    let all = lab.exec(ns, &["cat", "/proc/net/snmp", "/proc/net/snmp6"], LIMIT)?.success()?.stdout;
+    // One file has a line of names above each line of figures, the other both in a line.
+    let column = |table: &str, name: &str| {
+        let mut lines = all.lines().filter_map(|line| line.strip_prefix(table));
+        let (names, figures) = (lines.next()?, lines.next()?);
+        let at = names.split(' ').position(|known| known == name)?;
+        figures.split(' ').nth(at)?.parse::<u64>().ok()
+    };
+    let row = |name: &str| {
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let found = all.lines().map(words).find(|words| words.first().is_some_and(|first| first == name));
+        found.and_then(|words| words.get(1)?.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let taken = column("Ip: ", "InDelivers").zip(column("Udp: ", "NoPorts"));
+    let (four, refused) = taken.context("no such counters in /proc/net/snmp")?;
+    Ok((four + row("Ip6InDelivers")).saturating_sub(refused + row("Udp6NoPorts")))
 }
 
 /// Fails unless `address` is one of the pool's.

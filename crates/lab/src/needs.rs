@@ -18,6 +18,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("iperf3", "iperf3"),
     ("vsftpd", "vsftpd"),
     ("python3", "python3"),
+    ("sipp", "sip-tester"),
+    ("gst-launch-1.0", "gstreamer1.0-tools"),
     ("tshark", "tshark"),
     ("cmp", "diffutils"),
     ("sha256sum", "coreutils"),

@@ -315,7 +315,10 @@ impl Nat {
             ..Session::default()
         };
         let server = if direction == Direction::Out { remote.port } else { mapping.inside_port };
-        if instance.gateway_of(flow.proto, server).is_some() {
+        let end = if direction == Direction::Out { remote } else { mapping.outside() };
+        if instance.gateway_of(flow.proto, server).is_some()
+            || (flow.proto == Proto::Tcp && self.is_awaited(end, now.s()))
+        {
             line.flags |= CONTROL;
         }
         if mapping.is_six() {

@@ -21,9 +21,27 @@ struct Expectation {
     /// Who may come; 0 is anybody.
     remote_ip: u32,
     expires_s: u32,
+    subscriber: u32,
+    /// What it is a part of, and ends with; 0 is nothing.
+    dialog: u32,
     /// Connections it is still good for; 0 is any number.
     uses: u16,
 }
+
+/// Control connections that are waited for, at most: the oldest is forgotten.
+const AWAITED_MAX: usize = 64;
+/// How long one is waited for.
+const AWAITED_S: u32 = 120;
+
+/// Where a control connection that another one has spoken of goes to.
+#[derive(Debug, Clone, Copy, Default)]
+struct Awaited {
+    server: Endpoint,
+    until_s: u32,
+}
+
+/// Entries of the index for each line: by mapping and by dialog.
+const KEYS: usize = 2;
 
 /// All expectations of a worker.
 #[derive(Debug)]
@@ -33,22 +51,30 @@ pub(crate) struct Expectations {
     hasher: KeyedHasher,
     pacer: SweepPacer,
     cursor: u32,
+    awaited: [Awaited; AWAITED_MAX],
+    /// Where the next one is noted.
+    awaited_at: usize,
+    /// Until when there is any: nothing is looked for later.
+    awaited_until_s: u32,
 }
 
 impl Expectations {
     /// Bytes that so many take.
     const fn bytes_for(count: usize) -> usize {
-        Slab::<Expectation>::bytes_for(count) + Index::bytes_for(count)
+        Slab::<Expectation>::bytes_for(count) + Index::bytes_for(KEYS * count)
     }
 
     pub(crate) fn new(count: usize, hasher: KeyedHasher, pages: PagePreference) -> Result<Self, ArenaError> {
         let mut arena = Arena::new("nat-expectations", Self::bytes_for(count), pages)?;
         Ok(Self {
             lines: Slab::new(&mut arena, count)?,
-            index: Index::new(&mut arena, count)?,
+            index: Index::new(&mut arena, KEYS * count)?,
             hasher,
             pacer: SweepPacer::new(1_000_000_000, SWEEP_LINES_MAX),
             cursor: 0,
+            awaited: [Awaited::default(); AWAITED_MAX],
+            awaited_at: 0,
+            awaited_until_s: 0,
         })
     }
 
@@ -68,26 +94,45 @@ impl Expectations {
         })
     }
 
+    fn dialog_hash(&self, subscriber: u32, dialog: u32) -> u64 {
+        self.hasher.hash2(u64::from(subscriber) << 32 | u64::from(dialog), 9)
+    }
+
+    fn find_dialog(&self, subscriber: u32, dialog: u32) -> Option<u32> {
+        self.index.find(self.dialog_hash(subscriber, dialog), |id| {
+            let is_its = |line: &Expectation| line.dialog == dialog && line.subscriber == subscriber;
+            self.lines.is_live(id) && self.lines.get(id).is_some_and(is_its)
+        })
+    }
+
     /// Adds one, or renews the one for the same remote.
-    fn add(&mut self, line: Expectation) -> bool {
+    fn add(&mut self, mut line: Expectation) -> bool {
         if let Some(id) = self.find(line.mapping, |known| known.remote_ip == line.remote_ip) {
+            self.remove(id);
+        }
+        let hash = self.hash(line.mapping);
+        let by_dialog = self.dialog_hash(line.subscriber, line.dialog);
+        let Some(id) = self.lines.alloc(line) else { return false };
+        if self.index.insert(hash, id).is_err() {
+            self.lines.free(id);
+            return false;
+        }
+        if line.dialog != 0 && self.index.insert(by_dialog, id).is_err() {
+            // More than one index entry can hold: it ends by its time.
+            line.dialog = 0;
             if let Some(known) = self.lines.get_mut(id) {
                 *known = line;
             }
-            return true;
         }
-        let hash = self.hash(line.mapping);
-        let Some(id) = self.lines.alloc(line) else { return false };
-        let entered = self.index.insert(hash, id).is_ok();
-        if !entered {
-            self.lines.free(id);
-        }
-        entered
+        true
     }
 
     fn remove(&mut self, id: u32) {
-        if let Some(mapping) = self.lines.get(id).map(|line| line.mapping) {
-            self.index.remove(self.hash(mapping), id);
+        if let Some(line) = self.lines.get(id).copied() {
+            self.index.remove(self.hash(line.mapping), id);
+            if line.dialog != 0 {
+                self.index.remove(self.dialog_hash(line.subscriber, line.dialog), id);
+            }
             self.lines.free(id);
         }
     }
@@ -143,6 +188,8 @@ impl Nat {
             mapping,
             remote_ip: if want.from == From::Remote { session.remote_ip } else { 0 },
             expires_s: now.s().saturating_add(want.lifetime_s.into()),
+            subscriber: session.subscriber,
+            dialog: want.dialog,
             uses: want.uses,
         };
         let is_static = self.tables.mappings.get(mapping).is_some_and(Mapping::is_static);
@@ -156,6 +203,25 @@ impl Nat {
             }
         }
         self.tables.mappings.get(mapping).map(Mapping::outside).ok_or(Reason::NatNoMapping)
+    }
+
+    /// A connection to this outside endpoint is a control connection.
+    pub(crate) fn await_control(&mut self, server: Endpoint, now_s: u32) {
+        let Some(expectations) = self.expectations.as_mut() else { return };
+        let until_s = now_s.saturating_add(AWAITED_S);
+        if let Some(place) = expectations.awaited.get_mut(expectations.awaited_at) {
+            *place = Awaited { server, until_s };
+        }
+        expectations.awaited_at = (expectations.awaited_at + 1) % AWAITED_MAX;
+        expectations.awaited_until_s = until_s;
+    }
+
+    /// Is a connection to this outside endpoint one that a control connection has spoken of?
+    pub(crate) fn is_awaited(&self, server: Endpoint, now_s: u32) -> bool {
+        let Some(expectations) = self.expectations.as_ref().filter(|e| e.awaited_until_s > now_s) else {
+            return false;
+        };
+        expectations.awaited.iter().any(|awaited| awaited.server == server && awaited.until_s > now_s)
     }
 
     /// Is this sender expected?
@@ -191,6 +257,15 @@ impl Nat {
             line.flags &= !EXPECTED;
         }
         self.drop_mapping_if_unused(mapping, now_s);
+    }
+
+    /// Ends what a dialog of the subscriber's still expects; what has come of it goes on.
+    pub(crate) fn end_dialog(&mut self, subscriber: u32, dialog: u32, now_s: u32) {
+        while let Some(id) =
+            self.expectations.as_ref().and_then(|known| known.find_dialog(subscriber, dialog))
+        {
+            self.end_expectation(id, now_s);
+        }
     }
 
     /// Ends those whose time is over, a bounded share of the table a call.

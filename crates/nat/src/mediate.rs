@@ -1,7 +1,7 @@
 //! Control connections that a gateway reads: their table, and the way of a packet between engine and gateway
 //! ([ADR 10](../../../docs/adr/0010-gateways.md)).
 
-use core::net::{Ipv4Addr, SocketAddrV4};
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 
 use carrack_alg::stream::{Halves, Passed, Refused, Scratch, Talk};
 use carrack_alg::{Edits, Ends, Ground, Memory, Note, Protocol, Side, Want};
@@ -147,6 +147,25 @@ impl Ground for Opening<'_> {
         let is_own = mapping.inside_vrf == self.session.inside_vrf
             && self.nat.tables.inside_of(mapping) == self.session.inside();
         is_own.then_some(mapping.inside_port)
+    }
+
+    fn await_control(&mut self, server: SocketAddrV4) {
+        let server = Endpoint { ip: server.ip().to_bits(), port: server.port() };
+        self.nat.await_control(server, self.now.s());
+    }
+
+    fn close(&mut self, dialog: u32) {
+        self.nat.end_dialog(self.session.subscriber, dialog, self.now.s());
+    }
+
+    fn four(&self, ip: Ipv6Addr) -> Option<Ipv4Addr> {
+        let prefix = self.nat.directory.prefix_of(self.session.via())?;
+        prefix.extract(ip.to_bits()).ok().map(Ipv4Addr::from_bits)
+    }
+
+    fn six(&self, ip: Ipv4Addr) -> Option<Ipv6Addr> {
+        let prefix = self.nat.directory.prefix_of(self.session.via())?;
+        prefix.embed_checked(ip.to_bits()).ok().map(Ipv6Addr::from_bits)
     }
 
     fn note(&mut self, note: Note) {
@@ -298,7 +317,10 @@ impl Nat {
         let instance = self.policy.instances.get(self.slots.at(session.slot))?;
         let inbound = session.flags & INBOUND != 0;
         let port = if inbound { session.inside_port } else { session.remote_port };
-        instance.gateway_of(session.proto(), port)
+        // A control connection to another port is one that H.323 has spoken of.
+        let announced = Protocol::H323;
+        let is_announced = session.proto() == Proto::Tcp && instance.gateways.contains(&announced);
+        instance.gateway_of(session.proto(), port).or_else(|| is_announced.then_some(announced))
     }
 
     /// What gateways have seen since start.

@@ -1,23 +1,34 @@
 //! Session descriptions (RFC 4566): addresses and ports of media.
 
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::IpAddr;
 use core::ops::Range;
 
 use carrack_base::Proto;
 
-use super::address;
+use super::address::{across, address};
 use crate::text::{Text, lines, number};
-use crate::{Edits, Ends, From, Ground, Note, Want};
+use crate::{Edits, Ends, From, Ground, Note, Side, Want};
 
 /// Longer than a telephone rings (RFC 3261 §16.6: timer C). Then media keep their mappings alive themselves.
 const LIFETIME_S: u16 = 240;
 
-/// Reads a description of the inside, which begins at `offset` of its message.
-pub(super) fn read(body: &[u8], offset: usize, ends: &Ends, ground: &mut dyn Ground, edits: &mut Edits) {
+/// Where a description was found.
+pub(super) struct Place<'a> {
+    pub(super) side: Side,
+    pub(super) ends: &'a Ends,
+    pub(super) ground: &'a mut dyn Ground,
+    /// What it is a part of, see [`Want::dialog`].
+    pub(super) dialog: u32,
+    /// Where it begins in its message.
+    pub(super) offset: usize,
+}
+
+/// Reads a description. One of the outside names nothing that is to be opened, but addresses of another IP version.
+pub(super) fn read(body: &[u8], place: &mut Place<'_>, edits: &mut Edits) {
     if !body.starts_with(b"v=0") {
         return;
     }
-    let mut sdp = Description { body, offset, ends, ground, edits };
+    let mut sdp = Description { body, place, edits };
     let is_media = |line: &Range<usize>| body.get(line.clone()).is_some_and(|text| text.starts_with(b"m="));
     let first = lines(body).find(is_media).map_or(body.len(), |line| line.start);
     let session = sdp.connection(0..first);
@@ -27,46 +38,58 @@ pub(super) fn read(body: &[u8], offset: usize, ends: &Ends, ground: &mut dyn Gro
         let next = lines(body).find(|line| line.start > start && is_media(line));
         let end = next.map_or(body.len(), |line| line.start);
         let own = sdp.connection(start..end).or(session);
-        sdp.media(start..end, own.is_some_and(|ip| IpAddr::V4(ip) == ends.inside));
+        sdp.media(start..end, own.is_some_and(|ip| ip == sdp.place.ends.inside));
         start = end;
     }
 }
 
-struct Description<'a> {
+struct Description<'a, 'b> {
     body: &'a [u8],
-    offset: usize,
-    ends: &'a Ends,
-    ground: &'a mut dyn Ground,
+    place: &'a mut Place<'b>,
     edits: &'a mut Edits,
 }
 
-impl Description<'_> {
+impl Description<'_, '_> {
     /// The address of a part's c= line.
-    fn connection(&self, part: Range<usize>) -> Option<Ipv4Addr> {
+    fn connection(&self, part: Range<usize>) -> Option<IpAddr> {
         lines_of(self.body, part).find_map(|line| {
-            let text = self.body.get(line)?.strip_prefix(b"c=IN IP4 ")?;
-            address(text.split(|byte| *byte == b'/').next()?)
+            let text = self.body.get(line)?.strip_prefix(b"c=")?;
+            network(text).map(|(ip, _)| ip)
         })
     }
 
-    /// The inside's own address in o= and c= lines.
+    /// Addresses in o= and c= lines.
     fn addresses(&mut self, part: Range<usize>) {
-        lines_of(self.body, part).for_each(|line| self.own_address(line));
+        lines_of(self.body, part).for_each(|line| self.address(line));
     }
 
-    /// The inside's own address behind the last blank of an o= or c= line.
-    fn own_address(&mut self, line: Range<usize>) {
+    /// The address of an o= or c= line.
+    fn address(&mut self, line: Range<usize>) {
         let text = self.body.get(line.clone()).unwrap_or(&[]);
-        let is_origin = text.starts_with(b"o=") && has(text, b" IN IP4 ");
-        if !is_origin && !text.starts_with(b"c=IN IP4 ") {
-            return;
+        let at = match text {
+            [b'c', b'=', ..] => Some(2),
+            [b'o', b'=', ..] => text.windows(6).rposition(|window| window == b" IN IP").map(|at| at + 1),
+            _ => None,
+        };
+        if let Some(at) = at {
+            self.network(line.start + at..line.end);
         }
-        let Some(blank) = text.iter().rposition(|byte| *byte == b' ') else { return };
-        let written = text.get(blank + 1..).unwrap_or(&[]);
-        if address(written).is_some_and(|ip| IpAddr::V4(ip) == self.ends.inside)
-            && let Some(new) = Text::<16>::of(format_args!("{}", self.ends.outside.ip()))
-        {
-            self.replace(line.start + blank + 1..line.end, new.bytes());
+    }
+
+    /// `IN IP4 10.0.0.5` and the like becomes what the other side calls it.
+    fn network(&mut self, place: Range<usize>) {
+        let Some((ip, len)) = self.body.get(place.clone()).and_then(network) else { return };
+        let Place { side, ends, .. } = *self.place;
+        let outside = IpAddr::V4(*ends.outside.ip());
+        let (own, other) = if side == Side::Inside { (ends.inside, outside) } else { (outside, ends.inside) };
+        let new = if ip == own { Some(other) } else { across(side, ends, self.place.ground, ip) };
+        let text = match new {
+            Some(IpAddr::V4(ip)) => Text::<48>::of(format_args!("IP4 {ip}")),
+            Some(IpAddr::V6(ip)) => Text::of(format_args!("IP6 {ip}")),
+            None => None,
+        };
+        if let Some(text) = text {
+            self.replace(place.start + 3..place.start + len, text.bytes());
         }
     }
 
@@ -79,17 +102,18 @@ impl Description<'_> {
         let is_rtp = has(text, b" RTP/");
         let is_udp = is_rtp || has(text, b" udptl ") || has(text, b" UDP/");
         let mut rtcp = None;
+        let is_offered = is_udp && self.place.side == Side::Inside;
         // RFC 3264 §5.1: port 0 offers nothing.
-        if let Some((port, digits)) = found.filter(|(port, _)| is_udp && *port != 0) {
+        if let Some((port, digits)) = found.filter(|(port, _)| is_offered && *port != 0) {
             if is_own && port >= 1_024 {
                 rtcp =
                     self.open_media(line.start + port_at..line.start + port_at + digits, port as u16, is_rtp);
             } else {
-                self.ground.note(Note::Foreign);
+                self.place.ground.note(Note::Foreign);
             }
         }
         for line in lines_of(self.body, part).skip(1) {
-            self.own_address(line.clone());
+            self.address(line.clone());
             self.rtcp_attribute(line, is_own, rtcp);
         }
     }
@@ -113,9 +137,10 @@ impl Description<'_> {
             lifetime_s: LIFETIME_S,
             uses: 0,
             pair,
+            dialog: self.place.dialog,
         };
-        let opened = self.ground.open(&want)?;
-        (opened.ip() == self.ends.outside.ip()).then(|| opened.port())
+        let opened = self.place.ground.open(&want)?;
+        (opened.ip() == self.place.ends.outside.ip()).then(|| opened.port())
     }
 
     /// RFC 3605: a=rtcp:port, where RTCP is not behind RTP.
@@ -124,32 +149,35 @@ impl Description<'_> {
         let Some((port, digits)) = text.strip_prefix(b"a=rtcp:").and_then(|rest| number(rest, 65_535)) else {
             return;
         };
-        let port = port as u16;
-        if !is_own || port < 1_024 {
-            return;
+        let (port, end) = (port as u16, line.start + 7 + digits);
+        if is_own && port >= 1_024 && self.place.side == Side::Inside {
+            let opened = match known {
+                Some((inside, outside)) if inside == port => Some(outside),
+                _ => self.open(port, false),
+            };
+            let text = opened.and_then(|port| Text::<8>::of(format_args!("{port}")));
+            if let Some(text) = text {
+                self.replace(line.start + 7..end, text.bytes());
+            }
         }
-        let opened = match known {
-            Some((inside, outside)) if inside == port => Some(outside),
-            _ => self.open(port, false),
-        };
-        let text = opened.and_then(|port| Text::<8>::of(format_args!("{port}")));
-        if let Some(text) = text {
-            self.replace(line.start + 7..line.start + 7 + digits, text.bytes());
-        }
-        let rest = self.body.get(line.start + 7 + digits..line.end).unwrap_or(&[]);
-        if rest
-            .strip_prefix(b" IN IP4 ")
-            .and_then(address)
-            .is_some_and(|ip| IpAddr::V4(ip) == self.ends.inside)
-            && let Some(new) = Text::<16>::of(format_args!("{}", self.ends.outside.ip()))
-        {
-            self.replace(line.start + 7 + digits + 8..line.end, new.bytes());
+        if self.body.get(end) == Some(&b' ') {
+            self.network(end + 1..line.end);
         }
     }
 
     fn replace(&mut self, place: Range<usize>, text: &[u8]) {
-        self.edits.replace(self.offset + place.start..self.offset + place.end, text);
+        let offset = self.place.offset;
+        self.edits.replace(offset + place.start..offset + place.end, text);
     }
+}
+
+/// Address and length of `IN IP4 10.0.0.5` or `IN IP6 2001:db8::5`; a TTL behind it does not count.
+fn network(text: &[u8]) -> Option<(IpAddr, usize)> {
+    let (start, rest) = text.split_at_checked(7)?;
+    let written = rest.split(|byte| *byte == b'/').next()?;
+    let ip = address(written)?;
+    let is_right = start == if ip.is_ipv4() { b"IN IP4 " } else { b"IN IP6 " };
+    is_right.then_some((ip, 7 + written.len()))
 }
 
 fn has(text: &[u8], what: &[u8]) -> bool {

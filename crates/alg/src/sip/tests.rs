@@ -182,6 +182,117 @@ fn who_registers_is_reached_until_the_registration_expires() {
     assert_eq!(field.opened, [5_060, 5_070]);
 }
 
+/// RFC 3261 §15.1.1: what is expected of a call ends with it, and with no other.
+#[test]
+fn an_answered_bye_ends_what_the_call_expects() {
+    let mut field = Field::default();
+    let invite = |id: &str| message(&["INVITE sip:b@c SIP/2.0", &format!("Call-ID: {id}")], &OFFER);
+    read(Side::Inside, &invite("one"), &mut field, Proto::Udp);
+    read(Side::Inside, &invite("two"), &mut field, Proto::Udp);
+    let (one, two) = (field.dialogs[0], field.dialogs[2]);
+    assert!(one != two && one != 0 && two != 0 && field.dialogs == [one, one, two, two]);
+    let mut answer = |code: &str, sequence: &str, id: &str| {
+        let text = format!("SIP/2.0 {code} x\r\ni: {id}\r\nCSeq: {sequence}\r\n\r\n");
+        field.closed.clear();
+        read(Side::Outside, &text, &mut field, Proto::Udp);
+        field.closed.clone()
+    };
+    assert_eq!(answer("200", "2 BYE", "one"), [one]);
+    assert_eq!(answer("481", "2 BYE", "two"), [two]);
+    assert_eq!(answer("487", "1 INVITE", "two"), [two]);
+    for (code, sequence) in [
+        ("100", "2 BYE"),
+        ("200", "1 INVITE"),
+        ("183", "1 INVITE"),
+        ("407", "1 INVITE"),
+        ("200", "3 OPTIONS"),
+    ] {
+        assert!(answer(code, sequence, "one").is_empty(), "{code} {sequence}");
+    }
+    let request = "BYE sip:b@c SIP/2.0\r\nCall-ID: one\r\nCSeq: 2 BYE\r\n\r\n";
+    read(Side::Inside, request, &mut field, Proto::Udp);
+    assert!(field.closed.is_empty(), "a BYE alone ends nothing");
+}
+
+/// The host is 2001:db8::5, IPv4 stands behind 2001:db8:64::/96.
+fn across(side: Side, text: &str, field: &mut Field) -> String {
+    let mut edits = Edits::default();
+    let ends = Ends { inside: "2001:db8::5".parse().unwrap(), ..ends(Proto::Udp) };
+    Sip.read(&mut crate::Memory::default(), side, text.as_bytes(), &ends, field, &mut edits);
+    let mut out = vec![0; 8_000];
+    let len = edits.apply(text.as_bytes(), &mut out).unwrap();
+    String::from_utf8(out[..len].to_vec()).unwrap()
+}
+
+/// RFC 6052 §2.2: an IPv6 host and an IPv4 one each read addresses of their own version.
+#[test]
+fn between_ip_versions_every_address_is_one_of_the_readers() {
+    let mut field = Field::default();
+    let head = |target: &str, own: &str| {
+        [
+            format!("INVITE sip:bob@{target} SIP/2.0"),
+            format!("Via: SIP/2.0/UDP {own};branch=z9hG4bK1"),
+            format!("From: <sip:alice@{own}>;tag=1"),
+            format!("To: <sip:bob@{target}>"),
+            format!("Contact: <sip:alice@{own}>"),
+        ]
+    };
+    let body = |ip: &str, port: u16| {
+        [
+            "v=0".into(),
+            format!("o=a 1 1 IN {ip}"),
+            format!("c=IN {ip}"),
+            format!("m=audio {port} RTP/AVP 0"),
+            format!("a=rtcp:{} IN {ip}", port + 1),
+        ]
+    };
+    let whole = |head: &[String; 5], body: &[String; 5]| {
+        let (head, body): (Vec<_>, Vec<_>) =
+            (head.iter().map(String::as_str).collect(), body.iter().map(String::as_str).collect());
+        message(&head, &body)
+    };
+    let six =
+        whole(&head("[2001:db8:64::c633:6407]:5060", "[2001:db8::5]:5060"), &body("IP6 2001:db8::5", 6_000));
+    let four = whole(&head("198.51.100.7:5060", "192.0.2.1:40000"), &body("IP4 192.0.2.1", 20_000));
+    assert_eq!(across(Side::Inside, &six, &mut field), four);
+    assert_eq!(field.opened, [6_000, 6_001]);
+
+    let answer = message(
+        &[
+            "SIP/2.0 200 OK",
+            "Via: SIP/2.0/UDP 192.0.2.1:40000;branch=z9hG4bK1;received=192.0.2.1;rport=40000",
+            "Contact: <sip:bob@198.51.100.7:5060>",
+            "Record-Route: <sip:203.0.113.9;lr>",
+        ],
+        &["v=0", "o=b 1 1 IN IP4 203.0.113.9", "c=IN IP4 203.0.113.9", "m=audio 7000 RTP/AVP 0"],
+    );
+    let expected = message(
+        &[
+            "SIP/2.0 200 OK",
+            "Via: SIP/2.0/UDP [2001:db8::5]:5060;branch=z9hG4bK1;received=2001:db8::5;rport=40000",
+            "Contact: <sip:bob@[2001:db8:64::c633:6407]:5060>",
+            "Record-Route: <sip:[2001:db8:64::cb00:7109];lr>",
+        ],
+        &[
+            "v=0",
+            "o=b 1 1 IN IP6 2001:db8:64::cb00:7109",
+            "c=IN IP6 2001:db8:64::cb00:7109",
+            "m=audio 7000 RTP/AVP 0",
+        ],
+    );
+    assert_eq!(across(Side::Outside, &answer, &mut field), expected);
+    assert_eq!(field.opened.len(), 2, "what the outside offers opens nothing");
+}
+
+#[test]
+fn addresses_that_stand_for_nothing_on_the_other_side_stay() {
+    let mut field = Field::default();
+    let text =
+        "INVITE sip:b@[2001:db8:1::9] SIP/2.0\r\nVia: SIP/2.0/UDP [::1;x=[];[12\r\nTo: <sip:b@1.2.3>\r\n\r\n";
+    assert_eq!(across(Side::Inside, text, &mut field), text);
+    assert_eq!(across(Side::Outside, text, &mut field), text);
+}
+
 #[test]
 fn nonsense_neither_breaks_it_nor_is_changed() {
     let mut field = Field::default();

@@ -39,6 +39,8 @@ pub(super) struct Half {
     count: usize,
     text: [u8; TEXT_MAX],
     text_len: usize,
+    /// How much of the first record's text the receiver has acknowledged: a long one goes out in several segments.
+    first_acked: u16,
     held: [u8; HELD_MAX],
 }
 
@@ -48,6 +50,7 @@ impl Half {
         count: 0,
         text: [0; TEXT_MAX],
         text_len: 0,
+        first_acked: 0,
         held: [0; HELD_MAX],
     };
 
@@ -59,9 +62,16 @@ impl Half {
         self.count == 0
     }
 
-    pub(super) fn text(&self, record: &Record) -> &[u8] {
+    fn text(&self, record: &Record) -> &[u8] {
         let at = usize::from(record.text_at);
         self.text.get(at..at + usize::from(record.text_len)).unwrap_or(&[])
+    }
+
+    /// The text that the receiver does not have yet.
+    pub(super) fn unacknowledged(&self, record: &Record) -> &[u8] {
+        let is_first = self.records().first().is_some_and(|first| first.at == record.at);
+        let acked = if is_first { usize::from(self.first_acked) } else { 0 };
+        self.text(record).get(acked..).unwrap_or(&[])
     }
 
     /// Is there room for all that one message with so many held bytes may need?
@@ -160,12 +170,19 @@ impl Half {
             for record in self.records.iter_mut().take(self.count) {
                 record.text_at -= text_from as u16;
             }
+            self.first_acked = 0;
+        }
+        if let Some(first) = self.records().first().map(|first| first.at.wrapping_add(shift))
+            && before(first.wrapping_add(self.first_acked.into()), ack)
+        {
+            // Invariant: less than the text's length, or the record would be gone.
+            self.first_acked = ack.wrapping_sub(first) as u16;
         }
         shift
     }
 
     fn clear(&mut self) {
-        (self.count, self.text_len) = (0, 0);
+        (self.count, self.text_len, self.first_acked) = (0, 0, 0);
     }
 }
 

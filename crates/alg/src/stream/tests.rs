@@ -19,11 +19,12 @@ impl Dice {
     }
 }
 
-/// Lines that begin with G grow, those with S shrink, others stay.
+/// Lines that begin with G grow, those with S shrink, those with L grow a little whatever their length, others stay.
 fn changed(line: &[u8]) -> Vec<u8> {
     match line.first() {
         Some(b'G') => [b"G".as_slice(), &vec![b'g'; line.len() % 50 + 1], b"\n"].concat(),
         Some(b'S') => b"S\n".to_vec(),
+        Some(b'L') => [b"Lll", &line[1..]].concat(),
         _ => line.to_vec(),
     }
 }
@@ -32,12 +33,14 @@ fn changed(line: &[u8]) -> Vec<u8> {
 fn read(within: &mut [bool; 2], side: Side, bytes: &[u8], edits: &mut Edits) -> Reading {
     let end = bytes.iter().position(|byte| *byte == b'\n').map(|end| end + 1);
     let within = &mut within[side as usize];
-    let matters = !*within && matches!(bytes[0], b'G' | b'S');
+    let matters = !*within && matches!(bytes[0], b'G' | b'S' | b'L');
     match end {
         Some(end) => {
             if matters {
                 let new = changed(&bytes[..end]);
-                if new != bytes[..end] {
+                if bytes[0] == b'L' {
+                    assert!(edits.replace(0..1, b"Lll"));
+                } else if new != bytes[..end] {
                     assert!(edits.replace(0..end, &new));
                 }
             }
@@ -60,6 +63,10 @@ struct End {
     acked: usize,
     sent: usize,
     nagle: bool,
+    /// How many bytes behind those it has received it takes.
+    window: u16,
+    /// Up to where it may send.
+    edge: usize,
     received: Vec<u8>,
     /// The other's first byte.
     from: u32,
@@ -85,6 +92,7 @@ impl End {
         put32(&mut bytes, 4, self.isn.wrapping_add(from as u32));
         put32(&mut bytes, 8, self.expects());
         (bytes[12], bytes[13]) = (5 << 4, flag::ACK | fin);
+        bytes[14..16].copy_from_slice(&self.window.to_be_bytes());
         if let Some((start, _)) = self.waiting.first_key_value() {
             let end = (*start..).find(|at| !self.waiting.contains_key(at)).unwrap();
             let number = |at: usize| self.from.wrapping_add(at as u32).to_be_bytes();
@@ -103,6 +111,8 @@ impl End {
         let acked = tcp.ack().wrapping_sub(self.isn) as i32;
         assert!(acked <= self.sent as i32, "acknowledged what was never sent: {acked} of {}", self.sent);
         self.acked = self.acked.max(acked.max(0) as usize);
+        let window = usize::from(u16::from_be_bytes([segment[14], segment[15]]));
+        self.edge = self.edge.max(acked.max(0) as usize + window);
         for option in tcp.options().filter(|option| option.kind == 5) {
             let [start, end] = [0, 4].map(|at| get32(option.data, at).wrapping_sub(self.isn) as i32);
             assert!(start < end && end <= self.sent as i32, "a range that was never sent");
@@ -110,12 +120,15 @@ impl End {
         let at = tcp.seq().wrapping_sub(self.from) as i32;
         let expected = self.expects().wrapping_sub(self.from) as i32;
         let end = at + tcp.payload().len() as i32;
+        let room = self.received.len() + usize::from(self.window);
+        let fits = end as usize + usize::from(tcp.has(flag::FIN)) <= room;
         for (n, byte) in tcp.payload().iter().enumerate() {
-            if at + n as i32 >= self.received.len() as i32 {
+            let place = at + n as i32;
+            if place >= self.received.len() as i32 && (place as usize) < room {
                 self.waiting.insert((at + n as i32) as usize, *byte);
             }
         }
-        if tcp.has(flag::FIN) {
+        if tcp.has(flag::FIN) && fits {
             assert!(self.fin_at.is_none_or(|known| known == end as usize));
             self.fin_at = Some(end as usize);
         }
@@ -130,7 +143,7 @@ impl End {
 fn text(dice: &mut Dice) -> Vec<u8> {
     let mut text = vec![];
     for _ in 0..dice.below(12) {
-        text.push([b'G', b'S', b'x', b'y'][dice.below(4)]);
+        text.push(b"GSLxy"[dice.below(5)]);
         let longest = if dice.chance(10) { 1_500 } else { 30 };
         for _ in 0..dice.below(longest) {
             text.push(b'a' + dice.below(26) as u8);
@@ -150,6 +163,8 @@ fn end(dice: &mut Dice, isn: u32, from: u32) -> End {
         acked: 0,
         sent: 0,
         nagle: dice.chance(50),
+        window: if dice.chance(50) { u16::MAX } else { 600 + dice.below(3_000) as u16 },
+        edge: 0,
         received: vec![],
         from,
         waiting: BTreeMap::new(),
@@ -168,6 +183,9 @@ fn run(seed: u64) {
     // By the sender: on the way to the gateway, and from it on.
     let mut before_gateway: [VecDeque<Vec<u8>>; 2] = Default::default();
     let mut behind: [VecDeque<Vec<u8>>; 2] = Default::default();
+    for side in [0, 1] {
+        ends[side].edge = ends[1 - side].window.into();
+    }
     for (side, stream) in talk.streams.iter_mut().enumerate() {
         (stream.known, stream.next) = (true, isns[side]);
     }
@@ -180,15 +198,16 @@ fn run(seed: u64) {
             // New bytes; RFC 1122 §4.2.3.4 holds small ones back while some are on their way.
             0..=3 if end.sent < end.total() && !(end.nagle && end.acked < end.sent) => {
                 let longest = if dice.chance(20) { 1_400 } else { 20 };
-                let to = (end.sent + 1 + dice.below(longest)).min(end.total());
-                (end.sent, to)
+                // A shut window is probed by one byte (RFC 9293 §3.8.6.1).
+                let to = (end.sent + 1 + dice.below(longest)).min(end.total()).min(end.edge);
+                (end.sent, to.max(end.sent + usize::from(end.acked == end.sent)))
             }
             // Bytes again.
             4 if end.acked < end.sent => (end.acked, end.acked + 1 + dice.below(end.sent - end.acked)),
             5 if dice.chance(5) => (end.sent, end.sent),
             _ => (usize::MAX, 0),
         };
-        if from != usize::MAX {
+        if from < to || from == end.sent {
             end.sent = end.sent.max(to);
             let segment = end.segment(from, to);
             before_gateway[side].push_back(segment);
@@ -293,6 +312,91 @@ fn a_held_segment_goes_on_as_a_probe_whose_answer_covers_it() {
         segment(107, 500, flag::ACK, b"x\n")
     );
     assert_eq!(halves.used(), 0);
+}
+
+/// Says what a segment becomes: its number, its acknowledgement, its window.
+fn numbers(bytes: &[u8]) -> (u32, u32, u16) {
+    let tcp = TcpView::parse(bytes).unwrap();
+    (tcp.seq(), tcp.ack(), u16::from_be_bytes([bytes[14], bytes[15]]))
+}
+
+/// RFC 9293 §3.8.6, RFC 7323 §2.2: the receiver's window ends at the same byte for the sender, however it is scaled.
+#[test]
+fn the_window_ends_at_the_same_byte_on_both_sides_of_a_change() {
+    for (scale, window, told) in [(None, 1_000, 997), (Some(3), 125, 125), (Some(0), 3, 2), (None, 0, 0)] {
+        let mut talk = Talk::default();
+        let (mut halves, mut scratch) = (Halves::new(1), Scratch::default());
+        let mut within = [false; 2];
+        let mut pass = |side, (seq, ack): (u32, u32), bits: u8, window: u16, payload: &[u8]| {
+            let mut bytes = vec![0; 20];
+            put32(&mut bytes, 4, seq);
+            put32(&mut bytes, 8, ack);
+            (bytes[12], bytes[13]) = (5 << 4, bits);
+            bytes[14..16].copy_from_slice(&window.to_be_bytes());
+            if let Some(scale) = scale.filter(|_| bits & flag::SYN != 0) {
+                bytes[12] = 6 << 4;
+                bytes.extend([1, 3, 3, scale]);
+            }
+            bytes.extend(payload);
+            let passed = talk.pass(side, &bytes, &mut halves, &mut scratch, |bytes, edits| {
+                read(&mut within, side, bytes, edits)
+            });
+            match passed.unwrap() {
+                Passed::Same => numbers(&bytes),
+                Passed::Changed(len) => numbers(&scratch.out[..len]),
+            }
+        };
+        pass(Side::Inside, (99, 0), flag::SYN, 500, b"");
+        assert_eq!(pass(Side::Outside, (499, 100), flag::SYN | flag::ACK, 500, b"").2, 500);
+        // Two bytes become five; the window reaches beyond them, into them, or nowhere.
+        pass(Side::Inside, (100, 500), flag::ACK, 500, b"G\n");
+        let (_, ack, window) = pass(Side::Outside, (500, 100), flag::ACK, window, b"");
+        assert_eq!((ack, window), (100, told), "scale {scale:?}");
+    }
+}
+
+/// A message that was held goes out in as many segments as it takes: each answer lets the next part out.
+#[test]
+fn a_held_message_longer_than_a_segment_goes_out_piece_by_piece() {
+    let mut talk = Talk::default();
+    let (mut halves, mut scratch) = (Halves::new(1), Scratch::default());
+    let mut within = [false; 2];
+    let message = [b"L".as_slice(), &vec![b'x'; 2_998], b"\n"].concat();
+    let expected = changed(&message);
+    let mut got = vec![];
+    let mut send = |got: &mut Vec<u8>, from: usize, to: usize| {
+        let mut bytes = vec![0; 20];
+        put32(&mut bytes, 4, 100 + from as u32);
+        (bytes[12], bytes[13]) = (5 << 4, flag::ACK);
+        bytes.extend(&message[from..to]);
+        let passed = talk.pass(Side::Inside, &bytes, &mut halves, &mut scratch, |bytes, edits| {
+            read(&mut within, Side::Inside, bytes, edits)
+        });
+        let Ok(Passed::Changed(len)) = passed else { panic!("{passed:?}") };
+        let tcp = TcpView::parse(&scratch.out[..len]).unwrap();
+        let at = tcp.seq().wrapping_sub(100) as usize;
+        if at <= got.len() && !tcp.payload().is_empty() {
+            got.truncate(at);
+            got.extend(tcp.payload());
+        }
+        let mut answer = vec![0; 20];
+        put32(&mut answer, 8, 100 + got.len() as u32);
+        (answer[12], answer[13]) = (5 << 4, flag::ACK);
+        let passed = talk.pass(Side::Outside, &answer, &mut halves, &mut scratch, |bytes, edits| {
+            read(&mut within, Side::Outside, bytes, edits)
+        });
+        match passed {
+            Ok(Passed::Changed(len)) => numbers(&scratch.out[..len]).1 as usize - 100,
+            _ => numbers(&answer).1 as usize - 100,
+        }
+    };
+    assert_eq!(send(&mut got, 0, 1_400), 1_400, "held, and acknowledged");
+    assert_eq!(send(&mut got, 1_400, 2_800), 2_800);
+    for _ in 0..4 {
+        let acked = send(&mut got, 2_800, 3_000);
+        assert!(acked == 2_800 || got.len() == expected.len());
+    }
+    assert_eq!(got, expected);
 }
 
 #[test]

@@ -1,11 +1,16 @@
-//! Application gateways, judged by other people's clients and servers: vsftpd with curl, lftp and BSD ftp.
+//! Application gateways, judged by other people's clients and servers: vsftpd with curl, lftp and BSD ftp, tftpd, SIPp,
+//! GStreamer.
 
 use std::fs;
 
+use carrack_lab::checks::{rtsp, sip};
 use carrack_lab::plan::{self, Ns};
 use carrack_lab::{Io, Lab, nat64};
 
 use crate::{LIMIT, assert_conservation, counters, exec, lab, must, replace};
+
+/// The lab's own line.
+const ALL: &str = "gateways = [\"ftp\", \"tftp\", \"sip\", \"rtsp\"]";
 
 /// Only who is asked may come in: what the gateways allow for is all that there is.
 fn strict(config: String) -> String {
@@ -69,9 +74,7 @@ fn ftp_clients_fetch_files_actively_and_passively() {
 
 #[test]
 fn without_the_gateway_an_active_client_fetches_nothing() {
-    let off = |config: String| {
-        replace(&strict(config), "pooling = \"paired\"", "pooling = \"paired\"\ngateways = []")
-    };
+    let off = |config: String| replace(&strict(config), ALL, "gateways = []");
     let Some(lab) = lab("noftp", Io::AfXdp, off) else { return };
     let url = format!("ftp://{}/{}", plan::SERVER, plan::SMALL_FILE);
     let line = format!("curl -sS -m 5 -o /dev/null --ftp-port - --disable-eprt {url}");
@@ -99,8 +102,8 @@ fn an_ipv6_only_client_fetches_files_actively_and_passively() {
 
 /// The lab's config with these gateways, and only who is asked may come in.
 fn with_gateways(names: &str) -> impl FnOnce(String) -> String {
-    let line = format!("pooling = \"paired\"\ngateways = [{names}]");
-    move |config| replace(&strict(config), "pooling = \"paired\"", &line)
+    let line = format!("gateways = [{names}]");
+    move |config| replace(&strict(config), ALL, &line)
 }
 
 /// RFC 1350 §4: Debian's server answers from a port of its own.
@@ -176,5 +179,116 @@ fn a_sip_call_is_made_and_ended() {
     assert!(named.iter().all(|line| line.starts_with("Call-ID:")), "{named:?}");
     assert!(count(&lab, "sip", "rewritten") >= 6 && count(&lab, "sip", "opened") >= 3);
     assert_conservation(&lab);
+    lab.down().unwrap();
+}
+
+/// A caller that is called back at the address in its messages hears nothing without the gateway.
+#[test]
+fn speech_reaches_a_caller_by_the_gateway_alone() {
+    let Some(mut lab) = lab("sipoff", Io::AfXdp, with_gateways("")) else { return };
+    // The signalling itself finds its way back, SIPp answers to where a request came from.
+    assert!(sip::call_between(&mut lab, plan::SUB1, plan::SERVER).unwrap().caller < 5);
+    lab.down().unwrap();
+    let Some(mut lab) = self::lab("sipon", Io::AfXdp, with_gateways("\"sip\"")) else { return };
+    let heard = sip::call_between(&mut lab, plan::SUB1, plan::SERVER).unwrap();
+    assert!(heard.caller >= 20 && heard.callee >= 20, "{heard:?}");
+    assert_eq!(sessions_expected(&lab), 0, "the answered BYE ends what was expected (RFC 3261 §15.1.1)");
+    assert_conservation(&lab);
+    lab.down().unwrap();
+}
+
+/// Connections that gateways still expect.
+fn sessions_expected(lab: &Lab) -> u64 {
+    let done = lab.carrack(&["show", "nat", "memory", "--json"], LIMIT).unwrap().success().unwrap();
+    let memory: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
+    let text = memory.to_string();
+    let row = find(&memory, "gateway-expectations").unwrap_or_else(|| panic!("{text}"));
+    row["used"].as_u64().unwrap_or_else(|| panic!("{text}"))
+}
+
+/// The object named so, wherever it is.
+fn find<'a>(value: &'a serde_json::Value, name: &str) -> Option<&'a serde_json::Value> {
+    match value {
+        serde_json::Value::Object(fields) if fields.values().any(|field| field == name) => Some(value),
+        serde_json::Value::Object(fields) => fields.values().find_map(|field| find(field, name)),
+        serde_json::Value::Array(rows) => rows.iter().find_map(|row| find(row, name)),
+        _ => None,
+    }
+}
+
+/// RFC 6052 §2.2: an IPv6-only caller of an IPv4 callee; each reads addresses of its own version.
+#[test]
+fn an_ipv6_only_caller_and_an_ipv4_callee_hear_each_other() {
+    let config = replace(&nat64::config(Io::AfXdp), ALL, "gateways = [\"sip\"]");
+    let Some(mut lab) = lab("sip64", Io::AfXdp, |_| strict(config)) else { return };
+    nat64::switch(&mut lab).unwrap();
+    let heard = sip::call_between(&mut lab, nat64::HOST, &nat64::by_prefix(plan::SERVER)).unwrap();
+    assert!(heard.caller >= 20 && heard.callee >= 20, "{heard:?}");
+    let seen = fs::read_to_string(lab.dir().join("callee.msg")).unwrap();
+    let named: Vec<&str> = seen.lines().filter(|line| line.contains("2001:db8")).collect();
+    assert!(named.iter().all(|line| line.starts_with("Call-ID:")), "{named:?}");
+    assert_conservation(&lab);
+    lab.down().unwrap();
+}
+
+/// GStreamer on both ends: RTP and RTCP arrive at the ports that the client named, and media within the connection pass.
+#[test]
+fn a_stream_by_rtsp_comes_over_udp_and_within_the_connection() {
+    let Some(mut lab) = lab("rtsp", Io::AfXdp, with_gateways("\"rtsp\"")) else { return };
+    rtsp::serve(&mut lab, Ns::Inet, plan::SERVER).unwrap();
+    let capture = lab.dir().join("media.pcap").display().to_string();
+    let filter = format!("udp and src host {}", plan::SERVER);
+    lab.start(Ns::Sub1, "tcpdump", &["tcpdump", "-U", "-i", "eth0", "-w", &capture, &filter]).unwrap();
+    // Its first report comes within some seconds (RFC 3550 §6.2).
+    let bytes = rtsp::fetch_packets(&lab, Ns::Sub1, plan::SERVER, "udp", 400).unwrap();
+    assert!(bytes >= 60_000, "{bytes} of 400 packets of 160 bytes");
+    lab.stop("tcpdump");
+    let argv = ["tshark", "-r", &capture, "-T", "fields", "-e", "udp.dstport"];
+    let ports = lab.exec(Ns::Sub1, &argv, LIMIT).unwrap().success().unwrap().stdout;
+    let ports: Vec<u16> = ports.lines().map(|line| line.parse().unwrap()).collect();
+    let rtp = *ports.first().unwrap();
+    let count = |port: u16| ports.iter().filter(|seen| **seen == port).count();
+    assert!(
+        rtp % 2 == 0 && count(rtp) >= 380 && count(rtp + 1) >= 1,
+        "RTP {}, RTCP {}",
+        count(rtp),
+        count(rtp + 1)
+    );
+    let (opened, rewritten) = (count_of(&lab, "opened"), count_of(&lab, "rewritten"));
+    assert_eq!((opened, rewritten), (2, 2), "a request and its answer");
+    assert!(rtsp::fetch(&lab, Ns::Sub1, plan::SERVER, "tcp").unwrap() >= 6_000);
+    assert_eq!((count_of(&lab, "opened"), count_of(&lab, "rewritten")), (opened, rewritten));
+    assert_conservation(&lab);
+    lab.down().unwrap();
+}
+
+fn count_of(lab: &Lab, note: &str) -> u64 {
+    count(lab, "rtsp", note)
+}
+
+/// The server is behind the NAT, its port forwarded.
+#[test]
+fn a_server_of_streams_inside_is_watched_from_outside() {
+    let forward = |config: String| {
+        let rule = format!(
+            "\n[[nat.forward]]\nproto = \"tcp\"\noutside = \"{}:554\"\ninside = \"{}:554\"\n",
+            plan::FORWARD_ADDRESS,
+            plan::SUB1
+        );
+        with_gateways("\"rtsp\"")(config) + &rule
+    };
+    let Some(mut lab) = lab("rtspin", Io::AfXdp, forward) else { return };
+    rtsp::serve(&mut lab, Ns::Sub1, plan::SUB1).unwrap();
+    assert!(rtsp::fetch(&lab, Ns::Inet, plan::FORWARD_ADDRESS, "udp").unwrap() >= 6_000);
+    assert!(count_of(&lab, "opened") >= 2);
+    assert_conservation(&lab);
+    lab.down().unwrap();
+}
+
+#[test]
+fn without_the_gateway_a_stream_over_udp_does_not_come() {
+    let Some(mut lab) = lab("nortsp", Io::AfXdp, with_gateways("")) else { return };
+    rtsp::serve(&mut lab, Ns::Inet, plan::SERVER).unwrap();
+    assert!(rtsp::fetch(&lab, Ns::Sub1, plan::SERVER, "udp").is_err());
     lab.down().unwrap();
 }

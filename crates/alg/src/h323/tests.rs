@@ -1,0 +1,167 @@
+use super::*;
+use crate::ground::{Field, ends};
+
+/// Messages of a call, made by an encoder for these types that is not this one's, and read by tshark (`tests/h323.rs`):
+/// of host 10.0.0.5, and `PROCEEDING` of 198.51.100.7.
+const SETUP: &str = include_str!("../../tests/h323/setup.hex");
+const PROCEEDING: &str = include_str!("../../tests/h323/proceeding.hex");
+const CONNECT: &str = include_str!("../../tests/h323/connect.hex");
+const FACILITY: &str = include_str!("../../tests/h323/facility.hex");
+const PROGRESS: &str = include_str!("../../tests/h323/progress.hex");
+const TUNNELLED: &str = include_str!("../../tests/h323/tunnelled.hex");
+const OPEN: &str = include_str!("../../tests/h323/open.hex");
+const ACK: &str = include_str!("../../tests/h323/ack.hex");
+const T120: &str = include_str!("../../tests/h323/t120.hex");
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let pair = |pair: &[u8]| u8::from_str_radix(core::str::from_utf8(pair).unwrap(), 16).unwrap();
+    digits.chunks(2).map(pair).collect()
+}
+
+/// A call from 10.0.0.5:1234, which is 192.0.2.1:1234 outside, to this port of 198.51.100.7.
+fn call(port: u16) -> Ends {
+    Ends { remote: SocketAddrV4::new(Ipv4Addr::new(198, 51, 100, 7), port), ..ends("10.0.0.5") }
+}
+
+fn read_by(side: Side, message: &[u8], ends: &Ends, field: &mut Field) -> (Reading, Vec<u8>) {
+    let mut edits = Edits::default();
+    let reading = H323.read(&mut crate::Memory::default(), side, message, ends, field, &mut edits);
+    let mut out = vec![0; message.len() + 64];
+    let len = edits.apply(message, &mut out).unwrap();
+    (reading, out[..len].to_vec())
+}
+
+/// The endpoints that differ, before and after.
+fn changed(old: &[u8], new: &[u8]) -> Vec<(String, String)> {
+    let endpoint = |bytes: &[u8]| {
+        let port = u16::from_be_bytes([bytes[4], bytes[5]]);
+        format!("{}.{}.{}.{}:{port}", bytes[0], bytes[1], bytes[2], bytes[3])
+    };
+    assert_eq!(old.len(), new.len());
+    let (mut found, mut at) = (vec![], 0);
+    while at < old.len() {
+        if old[at] == new[at] {
+            at += 1;
+            continue;
+        }
+        found.push((endpoint(&old[at..]), endpoint(&new[at..])));
+        at += 6;
+    }
+    found
+}
+
+fn translated(hex: &str, port: u16, field: &mut Field) -> Vec<(String, String)> {
+    let message = bytes(hex);
+    let (reading, out) = read_by(Side::Inside, &message, &call(port), field);
+    assert_eq!(reading, Reading::Done(message.len()));
+    changed(&message, &out)
+}
+
+fn own(pairs: &[(u16, u16)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(old, new)| (format!("10.0.0.5:{old}"), format!("192.0.2.1:{new}"))).collect()
+}
+
+#[test]
+fn a_setup_names_outside_endpoints_for_control_signalling_and_proposed_media() {
+    let mut field = Field::default();
+    let found = translated(SETUP, PORT, &mut field);
+    let media = [(5_001, 20_001), (5_000, 20_000), (5_001, 20_001), (5_003, 20_003), (5_003, 20_003)];
+    assert_eq!(found, own(&[&[(6_000, 20_000), (1_234, 1_234)], &media[..]].concat()));
+    assert_eq!(field.opened, [6_000, 5_001, 5_000, 5_001, 5_003, 5_003]);
+    assert_eq!(field.awaited, ["192.0.2.1:20000".parse().unwrap()], "its connection is read, too");
+    assert_eq!(field.notes, [Note::Rewritten], "whom it calls is no stranger");
+}
+
+#[test]
+fn the_other_messages_of_a_call_are_read_too() {
+    for (hex, expected) in [
+        (CONNECT, own(&[(6_000, 20_000)])),
+        (FACILITY, own(&[(6_000, 20_000)])),
+        (PROGRESS, own(&[(6_000, 20_000), (5_001, 20_001)])),
+        (
+            TUNNELLED,
+            own(&[
+                (5_001, 20_001),
+                (5_000, 20_000),
+                (5_001, 20_001),
+                (5_000, 20_000),
+                (5_001, 20_001),
+                (1_503, 20_503),
+            ]),
+        ),
+    ] {
+        assert_eq!(translated(hex, PORT, &mut Field::default()), expected);
+    }
+}
+
+#[test]
+fn channels_are_opened_in_a_connection_of_their_own() {
+    for (hex, expected) in [
+        (OPEN, own(&[(5_001, 20_001)])),
+        (ACK, own(&[(5_000, 20_000), (5_001, 20_001), (5_000, 20_000), (5_001, 20_001)])),
+        (T120, own(&[(1_503, 20_503)])),
+    ] {
+        assert_eq!(translated(hex, 7_000, &mut Field::default()), expected);
+    }
+}
+
+#[test]
+fn where_the_far_end_waits_for_control_is_read_and_stays() {
+    let (mut field, message) = (Field::default(), bytes(PROCEEDING));
+    let (_, out) = read_by(Side::Outside, &message, &call(PORT), &mut field);
+    assert_eq!(out, message);
+    assert_eq!(field.awaited, ["198.51.100.7:7000".parse().unwrap()]);
+    assert!(field.opened.is_empty());
+}
+
+#[test]
+fn what_comes_back_names_inside_endpoints_again() {
+    let (mut field, message) = (Field::default(), bytes(SETUP));
+    let (_, outside) = read_by(Side::Inside, &message, &call(PORT), &mut field);
+    let (_, back) = read_by(Side::Outside, &outside, &call(PORT), &mut field);
+    // The ports of control and media share one number outside in this field.
+    let places: Vec<String> = changed(&outside, &back).into_iter().map(|(_, new)| new).collect();
+    assert!(places.len() == 7 && places.iter().all(|place| place.starts_with("10.0.0.5:")), "{places:?}");
+}
+
+#[test]
+fn other_hosts_and_services_are_left() {
+    let mut field = Field::default();
+    let message = bytes(OPEN);
+    let stranger = Ends { inside: "10.0.0.6".parse().unwrap(), ..call(7_000) };
+    assert_eq!(read_by(Side::Inside, &message, &stranger, &mut field).1, message);
+    let mut service = message.clone();
+    let at = service.windows(2).position(|port| port == 5_001_u16.to_be_bytes()).unwrap();
+    service[at..at + 2].copy_from_slice(&53_u16.to_be_bytes());
+    assert_eq!(read_by(Side::Inside, &service, &call(7_000), &mut field).1, service);
+    assert_eq!((field.notes.as_slice(), field.opened.len()), (&[Note::Foreign, Note::Foreign][..], 0));
+}
+
+/// No guess: a message that ends early, or of which one length is wrong, is left as it is.
+#[test]
+fn what_does_not_decode_to_its_end_stays_as_it_is() {
+    let message = bytes(SETUP);
+    for len in TPKT + 1..message.len() {
+        let mut short = message[..len].to_vec();
+        short[2..4].copy_from_slice(&(len as u16).to_be_bytes());
+        let (reading, out) = read_by(Side::Inside, &short, &call(PORT), &mut Field::default());
+        assert_eq!((reading, &out), (Reading::Done(len), &short), "{len}");
+    }
+}
+
+#[test]
+fn long_messages_pass_and_what_is_no_tpkt_ends_the_reading() {
+    let mut memory = crate::Memory::default();
+    let mut read = |message: &[u8]| {
+        let mut edits = Edits::default();
+        H323.read(&mut memory, Side::Inside, message, &call(PORT), &mut Field::default(), &mut edits)
+    };
+    assert_eq!(read(&[3, 0, 0]), Reading::More);
+    assert_eq!(read(&[3, 0, 0, 9, 8, 2]), Reading::More);
+    assert_eq!(read(&[3, 0, 0, 4, 3, 0]), Reading::Done(4), "an empty one keeps alive");
+    assert_eq!(read(&[&[3, 0, 0x20, 0][..], &[0; 1_000]].concat()), Reading::Done(1_004));
+    assert_eq!(read(&[3; 7_000]), Reading::Done(7_000));
+    assert_eq!(read(&[3; 600]), Reading::Done(188), "the rest of 8192");
+    assert_eq!(read(b"GET / HTTP/1.1"), Reading::Transparent);
+}

@@ -1,0 +1,122 @@
+use super::*;
+use crate::ground::{Field, ends};
+
+/// What a message becomes, and what of `memory` and `field`.
+fn pass(memory: &mut crate::Memory, field: &mut Field, ends: &Ends, side: Side, message: &str) -> String {
+    let mut edits = Edits::default();
+    let bytes = message.as_bytes();
+    let reading = Rtsp.read(memory, side, bytes, ends, field, &mut edits);
+    assert_eq!(reading, Reading::Done(bytes.len()), "{message}");
+    let mut out = [0; 2_048];
+    let len = edits.apply(bytes, &mut out).unwrap();
+    String::from_utf8(out[..len].to_vec()).unwrap()
+}
+
+fn inside(message: &str) -> (String, Field) {
+    let mut field = Field::default();
+    let text = pass(&mut crate::Memory::default(), &mut field, &ends("10.0.0.5"), Side::Inside, message);
+    (text, field)
+}
+
+const SETUP: &str = "SETUP rtsp://198.51.100.7/stream RTSP/1.0\r\nCSeq: 3\r\n\
+     Transport: RTP/AVP;unicast;client_port=5000-5001\r\n\r\n";
+
+/// RFC 2326 §12.39: the client's ports get outside ones, and come back in the answer.
+#[test]
+fn the_clients_ports_are_translated_both_ways() {
+    let (text, mut field) = inside(SETUP);
+    assert_eq!(text, SETUP.replace("5000-5001", "20000-20001"));
+    assert_eq!(field.opened, [5_000, 5_001]);
+    let answer = "RTSP/1.0 200 OK\r\nCSeq: 3\r\nSession: 1\r\n\
+         transport:  RTP/AVP/UDP;unicast;client_port=20000-20001;server_port=6970-6971;destination=192.0.2.1\r\n\r\n";
+    let memory = &mut crate::Memory::default();
+    let text = pass(memory, &mut field, &ends("10.0.0.5"), Side::Outside, answer);
+    assert_eq!(text, answer.replace("20000-20001", "5000-5001").replace("192.0.2.1", "10.0.0.5"));
+}
+
+#[test]
+fn of_several_transports_each_over_udp_is_translated() {
+    let offers = "SETUP rtsp://s/a RTSP/1.0\r\nTransport: RTP/AVP/TCP;unicast;interleaved=0-1, \
+         RTP/AVP;multicast;client_port=7000-7001,RTP/AVP;unicast;client_port=5002\r\n\r\n";
+    let (text, field) = inside(offers);
+    assert_eq!(text, offers.replace("client_port=5002", "client_port=20002"));
+    assert_eq!(field.opened, [5_002]);
+}
+
+#[test]
+fn a_server_inside_has_its_ports_and_its_address_translated_in_the_answer() {
+    let ends = Ends { client: Side::Outside, ..ends("10.0.0.5") };
+    let (mut memory, mut field) = (crate::Memory::default(), Field::default());
+    let request = SETUP.replace("5000-5001", "9000-9001");
+    assert_eq!(pass(&mut memory, &mut field, &ends, Side::Outside, &request), request);
+    let answer = "RTSP/1.0 200 OK\r\nTransport: RTP/AVP;unicast;client_port=9000-9001;\
+         server_port=6970-6971;source=10.0.0.5\r\n\r\n";
+    let text = pass(&mut memory, &mut field, &ends, Side::Inside, answer);
+    assert_eq!(text, answer.replace("6970-6971", "20970-20971").replace("10.0.0.5", "192.0.2.1"));
+}
+
+/// RFC 2326 §16: media are not sent where nobody asked for them.
+#[test]
+fn who_names_another_host_or_a_service_gets_nothing_opened() {
+    for transport in [
+        "RTP/AVP;unicast;destination=10.0.0.6;client_port=5000-5001",
+        "RTP/AVP;unicast;destination=victim.example;client_port=5000-5001",
+        "RTP/AVP;unicast;client_port=53-54",
+    ] {
+        let message = format!("SETUP rtsp://s/a RTSP/1.0\r\nTransport: {transport}\r\n\r\n");
+        let (text, field) = inside(&message);
+        assert_eq!((text, field.opened.len()), (message, 0));
+        assert!(field.notes.contains(&Note::Foreign));
+    }
+}
+
+#[test]
+fn numbers_out_of_range_are_left_as_they_are() {
+    for ports in ["70000-70001", "5000-4999", "0-1", "5000-", "-", "", "99999999999999999999", "5000-5001x"] {
+        let message = format!("SETUP rtsp://s/a RTSP/1.0\r\nTransport: RTP/AVP;client_port={ports}\r\n\r\n");
+        let (text, field) = inside(&message);
+        assert_eq!((text, field.opened.len()), (message, 0));
+        assert!(field.notes.contains(&Note::Malformed), "{ports}");
+    }
+}
+
+/// RFC 2326 §10.12: neither media within the connection nor bodies are read, in whatever pieces they come.
+#[test]
+fn bodies_and_media_within_the_connection_are_walked_past() {
+    let (mut memory, mut field) = (crate::Memory::default(), Field::default());
+    let mut media = vec![b'$', 0, 0x01, 0x00];
+    media.extend(SETUP.bytes().cycle().take(256));
+    let body = format!("ANNOUNCE rtsp://s/a RTSP/1.0\r\nContent-Length: {}\r\n\r\n{SETUP}", SETUP.len());
+    let stream = [&media, body.as_bytes(), &media].concat();
+    for piece in [1, 3, 7, 100, stream.len()] {
+        let (mut start, mut end) = (0, 0);
+        while start < stream.len() {
+            end = (end + piece).min(stream.len());
+            let mut edits = Edits::default();
+            let ends = ends("10.0.0.5");
+            match Rtsp.read(&mut memory, Side::Inside, &stream[start..end], &ends, &mut field, &mut edits) {
+                Reading::Done(count) => start += count,
+                Reading::More => assert!(end < stream.len()),
+                Reading::Transparent => panic!("lost its place at {start}"),
+            }
+            end = end.max(start);
+        }
+        assert_eq!(field.opened, [0; 0]);
+    }
+}
+
+#[test]
+fn what_is_not_rtsp_is_not_read() {
+    let read = |bytes: &[u8]| {
+        let mut edits = Edits::default();
+        let (memory, field) = (&mut crate::Memory::default(), &mut Field::default());
+        Rtsp.read(memory, Side::Inside, bytes, &ends("10.0.0.5"), field, &mut edits)
+    };
+    assert_eq!(read(b"\x16\x03\x01"), Reading::Transparent);
+    assert_eq!(read(b"GET /stream HTTP/1.0\r\n\r\n"), Reading::Transparent);
+    assert_eq!(read(b"SETUP rtsp://s/a RTSP/1.0\r\nContent-Length: x\r\n\r\n"), Reading::Transparent);
+    assert_eq!(read(&[b'A'; 40]), Reading::Transparent);
+    assert_eq!(read(&b"SETUP ".repeat(1_000)), Reading::Transparent);
+    assert_eq!(read(b"SETU"), Reading::More);
+    assert_eq!(read(b"$\0"), Reading::More);
+}
