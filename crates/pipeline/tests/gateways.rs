@@ -1,4 +1,5 @@
-//! Application gateways from wire to wire: FTP over NAT44 and NAT64, with TCP's numbers, filters, limits and timers.
+//! Application gateways from wire to wire: FTP over NAT44 and NAT64, with TCP's numbers, filters, limits and timers; SIP's
+//! dialogs; connections that H.323 speaks of.
 
 mod common;
 
@@ -263,4 +264,89 @@ fn an_ipv6_client_uses_an_ipv4_server_both_ways() {
     let sent = world.pass(OUT, &syn);
     assert_eq!(sent.addresses6(), ("2001:db8:64::cb00:7150".into(), a.into()));
     assert_eq!(TcpView::parse(sent.ip6().payload()).unwrap().dst_port(), 5_282);
+}
+
+/// A message that is not text, by a segment of this connection.
+fn message(port: u16, src: &str, dst: &str, (seq, ack): (u32, u32), bytes: &[u8]) -> Vec<u8> {
+    let ((a, sport), (b, dport)) = (e(src), e(dst));
+    packet(port, a, b).tcp(sport, dport, ACK).tcp_numbers(seq, ack).payload(bytes).build()
+}
+
+fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+    digits.chunks(2).map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+}
+
+/// The endpoint in the place of one that is in `old`.
+fn in_place_of(old: &[u8], wanted: [u8; 6], new: &[u8]) -> String {
+    let at = old.windows(6).position(|window| window == wanted).unwrap();
+    let [a, b, c, d, p, q] = new[at..at + 6] else { panic!("{new:?}") };
+    format!("{a}.{b}.{c}.{d}:{}", u16::from_be_bytes([p, q]))
+}
+
+/// Call signalling names where a connection for H.245 is expected; that one is read although its port is no gateway's, from
+/// outside and from inside.
+#[test]
+fn a_connection_that_call_signalling_speaks_of_is_a_control_connection() {
+    let mut world = world_with(|s| {
+        nat(s, |i| {
+            i.gateways = vec![Protocol::H323];
+            i.filtering = [Filtering::AddressAndPortDependent; 3];
+        });
+    });
+    let (client, server) = (format!("{CLIENT}:1234"), format!("{SERVER}:1720"));
+    let outside = connect(&mut world, &client, &server);
+    let setup = hex(include_str!("../../alg/tests/h323/setup.hex"));
+    let sent = world.pass(IN, &message(IN, &client, &server, (101, 501), &setup));
+    let told = in_place_of(&setup, [10, 0, 0, 5, 0x17, 0x70], TcpView::parse(sent.l4()).unwrap().payload());
+    assert_eq!(e(&told).0, e(&outside).0);
+    // The far end connects for H.245, and what the host says there is read.
+    let far = format!("{SERVER}:5000");
+    let sent = world.pass(OUT, &segment(OUT, &far, &told, SYN, (700, 0), ""));
+    assert_eq!(sent.dst(), "10.0.0.5:6000");
+    world.pass(IN, &segment(IN, "10.0.0.5:6000", &far, SYN | ACK, (800, 701), ""));
+    let open = hex(include_str!("../../alg/tests/h323/open.hex"));
+    let sent = world.pass(IN, &message(IN, "10.0.0.5:6000", &far, (801, 701), &open));
+    let media = in_place_of(&open, [10, 0, 0, 5, 0x13, 0x89], TcpView::parse(sent.l4()).unwrap().payload());
+    let (media_ip, media_port) = e(&media);
+    let rtcp = packet(OUT, SERVER, media_ip).udp(9_000, media_port).payload(b"report").build();
+    assert_eq!(world.pass(OUT, &rtcp).dst(), "10.0.0.5:5001");
+    // The far end names where it waits: the host's connection to there is read as well.
+    let proceeding = hex(include_str!("../../alg/tests/h323/proceeding.hex"));
+    let ack = 101 + setup.len() as u32;
+    world.pass(OUT, &message(OUT, &server, &outside, (501, ack), &proceeding));
+    let far = format!("{SERVER}:7000");
+    connect(&mut world, "10.0.0.5:4500", &far);
+    let sent = world.pass(IN, &message(IN, "10.0.0.5:4500", &far, (101, 501), &open));
+    assert_eq!(
+        in_place_of(&open, [10, 0, 0, 5, 0x13, 0x89], TcpView::parse(sent.l4()).unwrap().payload()),
+        media
+    );
+    // One to anywhere else is not.
+    let far = format!("{SERVER}:7001");
+    connect(&mut world, "10.0.0.5:4501", &far);
+    let sent = world.pass(IN, &message(IN, "10.0.0.5:4501", &far, (101, 501), &open));
+    assert_eq!(TcpView::parse(sent.l4()).unwrap().payload(), open);
+}
+
+/// RFC 3261 §15.1.1: what a call expects ends with it, at once; the other call's stays.
+#[test]
+fn the_end_of_a_call_ends_what_it_expects() {
+    let mut world = world_with(|s| nat(s, |i| i.gateways = vec![Protocol::Sip]));
+    let (client, server) = (format!("{CLIENT}:5060"), format!("{SERVER}:5060"));
+    let say = |from: u16, src: &str, dst: &str, text: &str| {
+        let ((a, sport), (b, dport)) = (e(src), e(dst));
+        packet(from, a, b).udp(sport, dport).payload(text.as_bytes()).build()
+    };
+    let invite = |id: &str, port: u16| {
+        let body = format!("v=0\r\nc=IN IP4 {CLIENT}\r\nm=audio {port} RTP/AVP 0\r\n");
+        format!("INVITE sip:b@c SIP/2.0\r\nCall-ID: {id}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    };
+    let outside = world.pass(IN, &say(IN, &client, &server, &invite("one", 6_000))).src();
+    world.pass(IN, &say(IN, &client, &server, &invite("two", 7_000)));
+    let mappings = |world: &World| world.workers[0].nat().mapping_count();
+    assert_eq!(mappings(&world), 5, "signalling, and RTP and RTCP of two calls");
+    let answer = "SIP/2.0 200 OK\r\nCall-ID: one\r\nCSeq: 2 BYE\r\n\r\n";
+    world.pass(OUT, &say(OUT, &server, &outside, answer));
+    assert_eq!(mappings(&world), 3);
 }
