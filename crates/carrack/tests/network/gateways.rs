@@ -280,7 +280,8 @@ fn a_server_of_streams_inside_is_watched_from_outside() {
     let Some(mut lab) = lab("rtspin", Io::AfXdp, forward) else { return };
     rtsp::serve(&mut lab, Ns::Sub1, plan::SUB1).unwrap();
     assert!(rtsp::fetch(&lab, Ns::Inet, plan::FORWARD_ADDRESS, "udp").unwrap() >= 6_000);
-    assert!(count_of(&lab, "opened") >= 2);
+    // The forwarded address need not be the host's own in the pool.
+    assert!(count_of(&lab, "opened") >= 1);
     assert_conservation(&lab);
     lab.down().unwrap();
 }
