@@ -249,7 +249,7 @@ fn a_stream_by_rtsp_comes_over_udp_and_within_the_connection() {
     let rtp = *ports.first().unwrap();
     let count = |port: u16| ports.iter().filter(|seen| **seen == port).count();
     assert!(
-        rtp % 2 == 0 && count(rtp) >= 380 && count(rtp + 1) >= 1,
+        rtp.is_multiple_of(2) && count(rtp) >= 380 && count(rtp + 1) >= 1,
         "RTP {}, RTCP {}",
         count(rtp),
         count(rtp + 1)
