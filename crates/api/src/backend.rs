@@ -1,11 +1,13 @@
 //! What the server needs of the daemon.
 
 use crate::failure::Failure;
-use crate::filter::{DeterministicQuery, EventQuery, PacketQuery, RowFilter};
+use crate::filter::{
+    DeterministicQuery, EventQuery, PacketQuery, PortMappingDelete, PortMappingQuery, RowFilter,
+};
 use crate::types::{
     CapturedPacket, ConfigText, Counters, Deleted, Deterministic, Event, Graph, Health, Instance, Interface,
-    Mapping, Memory, Neighbour, PoolAddress, ReloadReport, Route, Session, SessionKey, Subscriber,
-    TraceRecord, Translator, Version, Worker,
+    Mapping, Memory, Neighbour, PoolAddress, PortMapping, ReloadReport, Route, Session, SessionKey,
+    Subscriber, TraceRecord, Translator, Version, Worker,
 };
 
 /// One step of a stream.
@@ -51,6 +53,10 @@ pub trait Backend: Send + Sync + 'static {
     fn sessions(&self, filter: &RowFilter) -> Result<Rows<Session>, Failure>;
     /// Deletes all sessions that match; an empty filter means all.
     fn delete_sessions(&self, filter: &RowFilter) -> Result<Deleted, Failure>;
+    /// Mappings that hosts asked for.
+    fn port_mappings(&self, query: &PortMappingQuery) -> Result<Vec<PortMapping>, Failure>;
+    /// Ends the mappings that these hosts asked for; of all without a prefix.
+    fn delete_port_mappings(&self, query: &PortMappingDelete) -> Result<Deleted, Failure>;
     /// Deletes exactly these sessions; those already gone are not an error.
     fn delete_session_keys(&self, keys: &[SessionKey]) -> Result<Deleted, Failure>;
     /// The inverse (or forward) arithmetic of deterministic instances; no match is an empty list.

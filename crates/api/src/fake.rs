@@ -9,12 +9,14 @@ use carrack_base::counters::Accounts;
 
 use crate::backend::{Backend, Rows, Step};
 use crate::failure::Failure;
-use crate::filter::{DeterministicQuery, EventQuery, PacketQuery, RowFilter};
+use crate::filter::{
+    DeterministicQuery, EventQuery, PacketQuery, PortMappingDelete, PortMappingQuery, RowFilter,
+};
 use crate::types::{
     AddressMapping, Block, CapturedPacket, ConfigText, Counters, Deleted, Deterministic, EngineCounter,
     Event, Graph, GraphNode, Health, Instance, Interface, Mapping, Memory, NamedCount, Neighbour,
-    PoolAddress, ReloadChange, ReloadReport, Route, Session, SessionKey, StageClocks, Subscriber,
-    TraceRecord, Translator, Version, Worker,
+    PoolAddress, PortMapping, ReloadChange, ReloadReport, Route, Session, SessionKey, StageClocks,
+    Subscriber, TraceRecord, Translator, Version, Worker,
 };
 
 /// A backend with fixed answers.
@@ -287,6 +289,30 @@ impl Backend for Fake {
         known_instance(filter.instance.as_deref())?;
         self.note(crate::params::Params::query(filter));
         Ok(Deleted { deleted: if filter.inside.is_some() { 0 } else { 1_234 } })
+    }
+
+    fn port_mappings(&self, query: &PortMappingQuery) -> Result<Vec<PortMapping>, Failure> {
+        self.note(crate::params::Params::query(query));
+        Ok(vec![PortMapping {
+            instance: "cgn1".into(),
+            protocol: "tcp".into(),
+            kind: "map".into(),
+            inside: Ipv4Addr::new(100, 64, 0, 5).into(),
+            inside_port: 8_080,
+            outside: Ipv4Addr::new(198, 51, 100, 7),
+            outside_port: 40_112,
+            ports: 1,
+            remote: None,
+            remote_port: None,
+            filters: vec!["203.0.113.0/24".into()],
+            asked_by: "pcp".into(),
+            expires_s: 3_600,
+        }])
+    }
+
+    fn delete_port_mappings(&self, query: &PortMappingDelete) -> Result<Deleted, Failure> {
+        self.note(crate::params::Params::query(query));
+        Ok(Deleted { deleted: if query.inside.is_some() { 0 } else { 2 } })
     }
 
     fn delete_session_keys(&self, keys: &[SessionKey]) -> Result<Deleted, Failure> {

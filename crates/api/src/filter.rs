@@ -128,6 +128,28 @@ params! {
 }
 
 params! {
+    /// Which mappings that hosts asked for.
+    pub struct PortMappingQuery {
+        /// Inside address or prefix.
+        inside: Prefix,
+        /// Protocol: tcp or udp.
+        protocol: Proto,
+        /// Most rows to answer with; 0 or absent for all.
+        limit: u64,
+    }
+}
+
+params! {
+    /// Whose mappings to end that hosts asked for.
+    pub struct PortMappingDelete {
+        /// Inside address or prefix.
+        inside: Prefix,
+        /// End every one: needed when no prefix is given.
+        all: bool,
+    }
+}
+
+params! {
     /// No parameters at all.
     pub struct NoQuery {}
 }

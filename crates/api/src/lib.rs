@@ -19,6 +19,7 @@ pub mod types;
 pub use backend::{Backend, Rows, Step};
 pub use failure::{Failure, Kind};
 pub use filter::{
-    CounterQuery, DeleteQuery, DeterministicQuery, EventQuery, NetworkQuery, NoQuery, PacketQuery, RowFilter,
+    CounterQuery, DeleteQuery, DeterministicQuery, EventQuery, NetworkQuery, NoQuery, PacketQuery,
+    PortMappingDelete, PortMappingQuery, RowFilter,
 };
 pub use params::{Param, Params, nearest};

@@ -5,6 +5,7 @@ mod counters;
 mod live;
 mod nat;
 mod net;
+mod port_control;
 mod translation;
 
 pub use crate::failure::ErrorBody;
@@ -16,4 +17,5 @@ pub use nat::{
     BatchDelete, Block, Deleted, Deterministic, Mapping, Memory, PoolAddress, Session, SessionKey, Subscriber,
 };
 pub use net::{Interface, Neighbour, Route};
+pub use port_control::PortMapping;
 pub use translation::{AddressMapping, Instance, Translator};

@@ -229,6 +229,7 @@ reasons! {
     PuntPolicedArp, "punt-policed-arp", Warning, Silent, "ARP came faster than its policer lets it up.";
     PuntPolicedNd, "punt-policed-nd", Warning, Silent, "Neighbour discovery came faster than its policer lets it up.";
     PuntPolicedIcmp, "punt-policed-icmp", Warning, Silent, "ICMP to the router came faster than its policer lets it up.";
+    PuntPolicedPortControl, "punt-policed-port-control", Warning, Silent, "Requests of port control came faster than the policer of their host, or of all hosts, lets them up.";
     PuntPolicedOther, "punt-policed-other", Warning, Silent, "Other traffic to the router came faster than its policer lets it up.";
     PuntQueueFull, "punt-queue-full", Error, Silent, "The control plane is behind: its ring is full.";
     LocalNoService, "local-no-service", Info, PortUnreachable, "The router itself has no service at that address, protocol and port.";

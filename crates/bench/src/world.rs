@@ -324,7 +324,7 @@ fn snapshot(instances: Vec<Instance>, tagged: bool) -> Snapshot {
         policers: Policers::default(),
         fragment_timeout_ms: 2_000,
         siit: vec![],
-        nat: Arc::new(NatPolicy { instances }),
+        nat: Arc::new(NatPolicy { instances, ..Default::default() }),
     }
 }
 

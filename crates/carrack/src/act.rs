@@ -6,7 +6,8 @@ use std::path::Path;
 
 use carrack_api::client::{Client, failure_of};
 use carrack_api::types::{Deleted, ReloadReport, TraceRecord};
-use carrack_api::{Failure, RowFilter};
+use carrack_api::{Failure, PortMappingDelete, RowFilter};
+use carrack_base::Prefix;
 
 use crate::cli::{CaptureArgs, TraceArgs};
 use crate::fail::{Fail, Outcome};
@@ -21,12 +22,27 @@ pub fn clear_sessions(client: &Client, filter: RowFilter, all: bool, json: bool)
         return Err(Fail::Usage(failure));
     }
     let Deleted { deleted } = client.delete("/v1/nat/sessions", &query)?;
+    print_deleted("session", deleted, json)
+}
+
+pub fn clear_port_mappings(client: &Client, inside: Option<Prefix>, all: bool, json: bool) -> Outcome {
+    if inside.is_none() && !all {
+        let failure = Failure::bad_request("this would end every mapping that a host asked for")
+            .hint("give --inside 100.64.0.5, or --all when that is what you want");
+        return Err(Fail::Usage(failure));
+    }
+    let query = PortMappingDelete { inside, all: all.then_some(true) };
+    let Deleted { deleted } = client.delete("/v1/pcp/mappings", &query)?;
+    print_deleted("mapping", deleted, json)
+}
+
+fn print_deleted(what: &str, deleted: u64, json: bool) -> Outcome {
     let mut out = io::stdout().lock();
     match (json, deleted) {
         (true, _) => writeln!(out, "{{\"deleted\":{deleted}}}")?,
-        (false, 0) => writeln!(out, "no sessions match")?,
-        (false, 1) => writeln!(out, "1 session ended")?,
-        (false, n) => writeln!(out, "{} sessions ended", number(n))?,
+        (false, 0) => writeln!(out, "no {what}s match")?,
+        (false, 1) => writeln!(out, "1 {what} ended")?,
+        (false, n) => writeln!(out, "{} {what}s ended", number(n))?,
     }
     Ok(())
 }

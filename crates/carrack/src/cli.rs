@@ -8,7 +8,11 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-pub use filter::{DeterministicArgs, FilterArgs, ListArgs, NetworkArgs, PacketArgs, SubscriberArgs};
+use carrack_api::Param as _;
+
+pub use filter::{
+    DeterministicArgs, FilterArgs, ListArgs, NetworkArgs, PacketArgs, PortMappingArgs, SubscriberArgs,
+};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -75,7 +79,7 @@ pub enum Command {
     /// Show what the daemon knows.
     #[command(subcommand, after_help = SHOW_HELP)]
     Show(Show),
-    /// End sessions.
+    /// End sessions, or mappings that hosts asked for.
     #[command(subcommand)]
     Clear(Clear),
     /// Show what each stage does to the next matching packets.
@@ -184,6 +188,9 @@ pub enum Show {
     Nat(ShowNat),
     /// Stateless translators: prefixes and mappings.
     Siit,
+    /// Port control: what hosts asked for by PCP and NAT-PMP.
+    #[command(subcommand)]
+    Pcp(ShowPcp),
     /// Where every packet went: the conservation equation and drops by reason.
     #[command(after_help = COUNTERS_HELP)]
     Counters {
@@ -260,9 +267,50 @@ Examples:
   carrack show nat deterministic --outside 198.51.100.7 --outside-port 40112
   carrack show nat deterministic --inside 100.64.3.9";
 
+/// `carrack show pcp …`.
+#[derive(Debug, Subcommand)]
+pub enum ShowPcp {
+    /// Mappings that hosts asked for, until when, and who may come in.
+    #[command(after_help = PORT_MAPPINGS_HELP)]
+    Mappings(PortMappingArgs),
+}
+
+const PORT_MAPPINGS_HELP: &str = "\
+EXPIRES is the time left unless the host asks again. A `peer` mapping is for one remote endpoint, a `map` for everybody
+or for whom FOR names.
+
+Examples:
+  carrack show pcp mappings
+  carrack show pcp mappings --inside 100.64.0.5 --json";
+
+/// `carrack clear pcp …`.
+#[derive(Debug, Subcommand)]
+pub enum ClearPcp {
+    /// End mappings that hosts asked for; give --inside, or --all. Sessions over them go on.
+    #[command(after_help = CLEAR_PCP_HELP)]
+    Mappings {
+        /// Inside address or prefix.
+        #[arg(long, value_name = "PREFIX", value_parser = carrack_base::Prefix::parse)]
+        inside: Option<carrack_base::Prefix>,
+        /// End every one.
+        #[arg(long)]
+        all: bool,
+    },
+}
+
+const CLEAR_PCP_HELP: &str = "\
+Hosts are not told: they find out when they ask again.
+
+Examples:
+  carrack clear pcp mappings --inside 100.64.0.5
+  carrack clear pcp mappings --all";
+
 /// `carrack clear …`.
 #[derive(Debug, Subcommand)]
 pub enum Clear {
+    /// Port control.
+    #[command(subcommand)]
+    Pcp(ClearPcp),
     /// Network address translation.
     #[command(subcommand)]
     Nat(ClearNat),

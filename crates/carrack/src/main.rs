@@ -38,6 +38,9 @@ fn main() -> ExitCode {
         Command::Clear(cli::Clear::Nat(cli::ClearNat::Sessions { filter, all })) => {
             client().and_then(|client| act::clear_sessions(&client, filter.filter(), all, cli.json))
         }
+        Command::Clear(cli::Clear::Pcp(cli::ClearPcp::Mappings { inside, all })) => {
+            client().and_then(|client| act::clear_port_mappings(&client, inside, all, cli.json))
+        }
         Command::Trace(args) => client().and_then(|client| act::trace(&client, args, cli.json)),
         Command::Capture(args) => client().and_then(|client| act::capture(&client, args, cli.json)),
         Command::TraceBack(args) => traceback::run(&args, cli.json),

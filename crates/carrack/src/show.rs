@@ -11,7 +11,7 @@ use carrack_api::client::Client;
 use carrack_api::types::{ConfigText, Event, Health, Version};
 use carrack_api::{CounterQuery, EventQuery, NoQuery, Params};
 
-use crate::cli::{Show, ShowNat};
+use crate::cli::{Show, ShowNat, ShowPcp};
 use crate::fail::{Fail, Outcome};
 use crate::human::{duration, number, utc};
 use crate::table::{Table, left, right};
@@ -23,6 +23,9 @@ pub fn run(client: &Client, what: Show, json: bool) -> Outcome {
         Show::Routes(args) => rows(client, "/v1/routes", &args.query(), json, network::Routes::new()),
         Show::Nat(what) => nat(client, what, json),
         Show::Siit => answer(client, "/v1/siit", &NoQuery {}, json, translation::translators),
+        Show::Pcp(ShowPcp::Mappings(args)) => {
+            answer(client, "/v1/pcp/mappings", &args.query(), json, nat::port_mappings)
+        }
         Show::Counters { all } => {
             let query = CounterQuery { nonzero: (!all).then_some(true) };
             answer(client, "/v1/counters", &query, json, packets::counters)

@@ -2,6 +2,7 @@
 
 mod nat;
 mod network;
+mod port_control;
 mod siit;
 mod slots;
 
@@ -72,6 +73,8 @@ pub struct Compiled {
     pub snapshot: Snapshot,
     /// What the host works by: interfaces that are up, and the outside addresses to answer ARP for.
     pub host: HostConfig,
+    /// What the server of port control works by.
+    pub port_control: carrack_pcp::Config,
     /// The ports, by [`PortId`].
     pub devices: Vec<PortDevice>,
     /// Table sizes of one worker: the daemon's divided by the number of workers, rounded up.
@@ -109,6 +112,7 @@ pub fn compile(
     }
     let vrfs = build.ids.vrfs.names().to_vec();
     let host = build.host(&interfaces, &instances);
+    let port_control = build.port_control(&interfaces, &instances);
     let siit = build.translators(&mut routes, &mut routes6);
     let snapshot = Snapshot {
         generation: previous.map_or(1, |previous| previous.snapshot.generation + 1),
@@ -120,9 +124,16 @@ pub fn compile(
         policers: config.policers,
         fragment_timeout_ms: config.fragment_timeout_ms,
         siit,
-        nat: Arc::new(NatPolicy { instances }),
+        nat: Arc::new(NatPolicy { instances, port_control: !port_control.served.is_empty() }),
     };
-    Ok(Compiled { snapshot, host, devices: build.devices(), sizes: sizes(config), ids: build.ids })
+    Ok(Compiled {
+        snapshot,
+        host,
+        port_control,
+        devices: build.devices(),
+        sizes: sizes(config),
+        ids: build.ids,
+    })
 }
 
 fn sizes(config: &Config) -> WorkerSizes {

@@ -5,6 +5,7 @@
 mod logging;
 mod nat;
 mod network;
+mod port_control;
 mod siit;
 mod system;
 
@@ -13,6 +14,7 @@ use std::fmt;
 use std::sync::LazyLock;
 
 pub use logging::EXPORTERS_MAX;
+pub(crate) use port_control::RULES_MAX;
 
 /// A table of the config file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -183,13 +185,20 @@ pub fn sections() -> impl Iterator<Item = &'static SectionInfo> {
         .iter()
         .chain(network::SECTIONS)
         .chain(nat::SECTIONS)
+        .chain(port_control::SECTIONS)
         .chain(siit::SECTIONS)
         .chain(logging::SECTIONS)
 }
 
 /// All keys, in the order of the reference.
 pub fn keys() -> impl Iterator<Item = &'static KeyInfo> {
-    system::KEYS.iter().chain(network::KEYS).chain(nat::KEYS).chain(siit::KEYS).chain(logging::KEYS)
+    system::KEYS
+        .iter()
+        .chain(network::KEYS)
+        .chain(nat::KEYS)
+        .chain(port_control::KEYS)
+        .chain(siit::KEYS)
+        .chain(logging::KEYS)
 }
 
 /// The key of that name in that table.

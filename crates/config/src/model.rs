@@ -9,6 +9,7 @@ use carrack_base::{Prefix, Prefix4, Prefix6, Proto, Range4};
 use carrack_host::ArpTimers;
 use carrack_io::DeviceSpec;
 use carrack_nat::policy::{ExhaustedIcmp, Filtering, Limits, Logged, Mapping, Pooling, Timeouts};
+use carrack_pcp::Allowed;
 use carrack_pipeline::snapshot::{Policers, Side, Vlan};
 use carrack_xlat::ZeroUdp;
 use carrack_xlat::eam::Entry;
@@ -43,6 +44,8 @@ pub struct Config {
     pub interfaces: Vec<InterfaceConfig>,
     /// `[[route]]`, in file order.
     pub routes: Vec<RouteConfig>,
+    /// `[port_control]`.
+    pub port_control: PortControl,
     /// `[[nat]]`, in file order.
     pub nat: Vec<NatConfig>,
     /// `[[siit]]`, in file order.
@@ -333,6 +336,28 @@ pub struct Nat64Config {
     pub subscriber_len: u8,
 }
 
+/// The server of port control.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PortControl {
+    /// Where mappings outlive a restart.
+    pub state_file: Option<PathBuf>,
+    /// Most mappings of all subscribers together.
+    pub mappings_max: u32,
+}
+
+/// What the subscribers of an instance may ask for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PortControlConfig {
+    /// NAT-PMP beside PCP.
+    pub nat_pmp: bool,
+    /// Who may ask for others.
+    pub third_party_from: Vec<Prefix>,
+    /// For whoever has no rule.
+    pub allowed: Allowed,
+    /// Rules, the longest prefix first.
+    pub rules: Vec<(Prefix, Allowed)>,
+}
+
 /// One NAT instance as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NatConfig {
@@ -346,6 +371,8 @@ pub struct NatConfig {
     pub subscribers: Vec<At<Prefix4>>,
     /// IPv6 subscribers, when there are any.
     pub nat64: Option<Nat64Config>,
+    /// What its subscribers may ask for, if anything.
+    pub port_control: Option<PortControlConfig>,
     /// Destinations left alone.
     pub exempt: Vec<At<Prefix4>>,
     /// Paired or arbitrary.

@@ -4,6 +4,7 @@
 mod logging;
 mod nat;
 mod network;
+mod port_control;
 mod siit;
 mod system;
 
@@ -33,6 +34,7 @@ pub(crate) fn config(notes: &Notes, root: &Section<'_>, source: Source) -> Confi
         vrfs: network::vrfs(notes, root.sections("vrf")),
         interfaces: network::interfaces(notes, root.sections("interface")),
         routes: network::routes(notes, root.sections("route")),
+        port_control: port_control::server(&root.section("port_control")),
         nat: nat::instances(notes, root.sections("nat")),
         siit: siit::translators(notes, root.sections("siit")),
         logging: logging::logging(notes, &root.section("logging")),

@@ -10,7 +10,7 @@ use carrack_wire::ipv4::{Ipv4Mut, Ipv4View};
 
 use crate::network::{POOL, ip};
 
-const CAPACITY: Capacity = Capacity {
+pub(crate) const CAPACITY: Capacity = Capacity {
     sessions: 64,
     mappings: 64,
     subscribers: 8,
@@ -23,7 +23,7 @@ const CAPACITY: Capacity = Capacity {
 const SUBSCRIBER: u32 = ip([10, 0, 0, 5]);
 const REMOTE: u32 = ip([198, 51, 100, 7]);
 
-fn instance() -> Instance {
+pub(crate) fn instance() -> Instance {
     Instance {
         id: InstanceId(0),
         name: "nat".into(),
@@ -62,7 +62,7 @@ fn instance() -> Instance {
 
 /// An engine with one session of each kind, and their packets as they left.
 fn engine() -> (Nat, Vec<Vec<u8>>) {
-    let policy = std::sync::Arc::new(NatPolicy { instances: vec![instance()] });
+    let policy = std::sync::Arc::new(NatPolicy { instances: vec![instance()], ..Default::default() });
     let now = Now::from_s(10);
     let group = WorkerGroup::new(1, [3, 1, 4, 1]);
     let mut nat = Nat::new(WorkerId(0), group, CAPACITY, PagePreference::Small, policy, now)

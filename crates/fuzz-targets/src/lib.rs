@@ -8,6 +8,7 @@ mod gateways;
 mod icmp;
 mod network;
 mod pipeline;
+mod port_control;
 mod text;
 mod wire;
 mod xlat;
@@ -16,12 +17,13 @@ mod xlat;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 8] = [
     ("wire", wire::parsers),
     ("pipeline", pipeline::worker),
     ("icmp", icmp::errors),
     ("gateways", gateways::talk),
     ("xlat", xlat::translate),
+    ("port_control", port_control::requests),
     ("config", text::config),
     ("api", text::filters),
 ];

@@ -110,7 +110,7 @@ fn snapshot(generation: u64) -> Snapshot {
         policers: Policers { arp: Policer { rate_pps: 10, burst: 3 }, ..Policers::default() },
         fragment_timeout_ms: 2_000,
         siit: vec![],
-        nat: Arc::new(NatPolicy { instances: vec![instance(generation)] }),
+        nat: Arc::new(NatPolicy { instances: vec![instance(generation)], ..Default::default() }),
     }
 }
 

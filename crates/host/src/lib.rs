@@ -19,4 +19,5 @@ mod own6;
 
 pub use config::{ArpTimers, HostConfig, HostInterface, RouterAdvertising};
 pub use host::{Host, HostCounters, HostEvent};
+pub use l2::frame as link_frame;
 pub use neighbours::{NeighbourRow, NeighbourState};

@@ -4,6 +4,7 @@ mod ftp;
 mod inbound;
 mod manage;
 mod path;
+mod port_control;
 pub mod rtsp;
 pub mod sip;
 pub(crate) mod speed;
@@ -72,6 +73,7 @@ pub fn all() -> Vec<Check> {
         any("inbound port forward", inbound::forward),
         any("hairpin call", inbound::hairpin),
         any("unsolicited inbound", inbound::unsolicited),
+        carrack("port opened by its host (NAT-PMP)", port_control::natpmpc),
         any("TCP throughput", speed::tcp),
         carrack("session table", manage::sessions),
         carrack("subscribers", manage::subscribers),

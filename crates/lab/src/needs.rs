@@ -21,6 +21,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("sipp", "sip-tester"),
     ("gst-launch-1.0", "gstreamer1.0-tools"),
     ("tshark", "tshark"),
+    ("natpmpc", "natpmpc"),
     ("cmp", "diffutils"),
     ("sha256sum", "coreutils"),
 ];

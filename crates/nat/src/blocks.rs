@@ -107,13 +107,27 @@ impl Ports {
         };
         let first_block = self.addresses.get(usize::from(address)).map_or(0, |home| home.first_block);
         let at = BlockRef { address, block: first_block + block };
+        self.own_block(instance, line, subscriber, at, now_s, events);
+        Ok(at)
+    }
+
+    /// A block that was just claimed becomes the subscriber's.
+    pub(crate) fn own_block(
+        &mut self,
+        instance: &Instance,
+        line: u32,
+        subscriber: &mut Subscriber,
+        at: BlockRef,
+        now_s: u32,
+        events: &mut impl FnMut(NatEvent),
+    ) {
         self.note_claimed(at);
         if let Some(entry) = self.block_mut(at) {
             entry.owner = line;
             entry.used = 0;
         }
-        if instance.pooling == Pooling::Paired && !bound {
-            self.bind(instance, subscriber, address, events);
+        if instance.pooling == Pooling::Paired && subscriber.address == NO_ADDRESS {
+            self.bind(instance, subscriber, at.address, events);
         }
         if let Some(slot) = subscriber.blocks.get_mut(usize::from(subscriber.block_count)) {
             *slot = at;
@@ -127,7 +141,6 @@ impl Ports {
             block: self.block_row(at),
         };
         events(event);
-        Ok(at)
     }
 
     /// Keeps count of a block that was just claimed.

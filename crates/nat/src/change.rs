@@ -18,16 +18,17 @@ use carrack_tables::{ArenaError, KeyedHasher, PagePreference};
 use crate::directory::{Directory, is_exempt, one_to_one_of};
 use crate::engine::{InstanceState, Nat};
 use crate::flow::Inside;
-use crate::line::{FORWARD, Session, Subscriber};
+use crate::line::{FORWARD, Mapping, SIX, Session, Subscriber};
 use crate::mediate::GatewayTables;
 use crate::ownership::{BlockMap, WorkerGroup};
+use crate::pins::Pins;
 use crate::policy::{Capacity, Filtering, Instance, NatPolicy, Pooling};
 use crate::reconfigure::{Fate, covers, fates, is_forward_of, is_seen_alike, same_ports, serves};
 use crate::tables::{Hosts, Permissions};
 
 /// Lines looked at in one call: about as long as a burst takes.
 const LINES_AT_ONCE: u32 = 256;
-/// Sessions ended, and mappings and subscribers given up, in one call at most.
+/// Sessions and wishes ended, and mappings and subscribers given up, in one call at most.
 const ENDS_AT_ONCE: u32 = 64;
 
 /// A new policy for one worker with all it needs, built away from the packet path. After [`Nat::commit`] it holds
@@ -42,6 +43,7 @@ pub struct Change {
     fresh: Vec<Option<InstanceState>>,
     permissions: Option<Permissions>,
     hosts: Option<Hosts>,
+    pins: Option<Pins>,
     gateways: Option<GatewayTables>,
     /// The old state after the commit.
     retired: Vec<InstanceState>,
@@ -79,6 +81,9 @@ impl Change {
             (by_address(&new) && !by_address(old)).then(|| Permissions::new(capacity, small)).transpose()?;
         let from_six = |p: &NatPolicy| p.instances.iter().any(|i| i.nat64.is_some());
         let hosts = (from_six(&new) && !from_six(old)).then(|| Hosts::new(capacity, small)).transpose()?;
+        let pins = (new.port_control && !old.port_control)
+            .then(|| Pins::new(capacity.mappings as usize, small))
+            .transpose()?;
         let reads = |p: &NatPolicy| p.instances.iter().any(|i| !i.gateways.is_empty());
         let hasher = KeyedHasher::new(group.seed());
         let gateways = (reads(&new) && !reads(old))
@@ -86,7 +91,17 @@ impl Change {
             .transpose()?;
         let directory = Directory::new(&new, group);
         let retired = Vec::new();
-        Ok(Box::new(Self { policy: new, directory, fates, fresh, permissions, hosts, gateways, retired }))
+        Ok(Box::new(Self {
+            policy: new,
+            directory,
+            fates,
+            fresh,
+            permissions,
+            hosts,
+            pins,
+            gateways,
+            retired,
+        }))
     }
 
     /// What takes the change back for all workers, should one of them never answer: until a worker puts the change in
@@ -134,6 +149,7 @@ pub(crate) struct Transition {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Sessions,
+    Pins,
     Mappings,
     Subscribers,
     Ready,
@@ -202,6 +218,7 @@ impl Nat {
         for _ in 0..LINES_AT_ONCE {
             let found = match transition.step {
                 Step::Sessions => self.leave_session(&mut transition, now.s()),
+                Step::Pins => self.leave_pin(&mut transition, now.s()),
                 Step::Mappings => self.leave_mapping(&mut transition),
                 Step::Subscribers => self.leave_subscriber(&mut transition, now.s()),
                 Step::Ready => break,
@@ -211,7 +228,8 @@ impl Nat {
                 None => {
                     transition.cursor = 0;
                     transition.step = match transition.step {
-                        Step::Sessions => Step::Mappings,
+                        Step::Sessions => Step::Pins,
+                        Step::Pins => Step::Mappings,
                         Step::Mappings => Step::Subscribers,
                         Step::Subscribers | Step::Ready => Step::Ready,
                     };
@@ -259,6 +277,39 @@ impl Nat {
             (Some(_), None) => false,
         };
         covers(after, session, endpoint_kept, before)
+    }
+
+    /// Ends the next wish of a host if the new policy would end a session of its mapping.
+    fn leave_pin(&mut self, transition: &mut Transition, now_s: u32) -> Option<bool> {
+        let (id, pin) = self.tables.pins.as_ref()?.lines.iter_from(transition.cursor).next()?;
+        let mapping = self.tables.mappings.get(pin.mapping).copied();
+        transition.cursor = id + 1;
+        let ends =
+            mapping.is_none_or(|mapping| !self.outlives(&transition.change, &self.session_like(&mapping)));
+        if ends {
+            self.end_pin(id, now_s);
+        }
+        Some(ends)
+    }
+
+    /// A session as the mapping's could be, with nobody.
+    fn session_like(&self, mapping: &Mapping) -> Session {
+        let mut session = Session {
+            inside_ip: mapping.inside_ip,
+            outside_ip: mapping.outside_ip,
+            inside_port: mapping.inside_port,
+            outside_port: mapping.outside_port,
+            inside_vrf: mapping.inside_vrf,
+            outside_vrf: mapping.outside_vrf,
+            proto: mapping.proto,
+            slot: mapping.slot,
+            ..Session::default()
+        };
+        if let Some(host) = self.tables.host(mapping.inside_ip).filter(|_| mapping.is_six()) {
+            session.set_inside6(host.address);
+            (session.flags, session.l3_delta) = (SIX, host.via);
+        }
+        session
     }
 
     /// Removes the next mapping if it is of a forward rule that is gone or changed. Its sessions have ended.
@@ -349,7 +400,7 @@ impl Nat {
         let Transition { mut change, .. } = self.transition.take()?;
         let old = std::mem::replace(&mut self.policy, change.policy.clone());
         std::mem::swap(&mut self.directory, &mut change.directory);
-        self.tables.take_extra(&mut change.permissions, &mut change.hosts);
+        self.tables.take_extra(&mut change.permissions, &mut change.hosts, &mut change.pins);
         if self.controls.is_none()
             && let Some(GatewayTables { controls, expectations }) = change.gateways.take()
         {

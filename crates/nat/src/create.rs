@@ -189,10 +189,8 @@ impl Nat {
             return Err(if six { Reason::Nat64ProtocolUnsupported } else { Reason::NatProtocolUnsupported });
         }
         let exactly = self.contiguous_port(instance.contiguity || pair, instance, inside, flow);
-        let Self { tables, states, rng, events, .. } = self;
-        let subscriber = tables.subscribers.get_mut(subscriber_id).ok_or(Reason::NatSubscriberTableFull)?;
-        may_have_session(instance, subscriber.sessions, 0)?;
-        within_limits(instance, subscriber, flow.proto, now)?;
+        let sessions = self.tables.subscribers.get(subscriber_id).map_or(0, |line| line.sessions);
+        may_have_session(instance, sessions, 0)?;
         let udp = flow.proto == Proto::Udp;
         let wish = Wish {
             proto: flow.proto,
@@ -201,7 +199,26 @@ impl Nat {
             contiguity: (instance.contiguity || pair) && udp,
             strict: false,
             exactly,
+            only: false,
         };
+        let flags = if behaviour == MappingBehaviour::EndpointIndependent { INDEPENDENT } else { 0 }
+            | if flow.is_six() { SIX } else { 0 };
+        self.mapping_with(instance, subscriber_id, inside, wish, flags, now)
+    }
+
+    /// Makes a mapping with the port wished for, within the subscriber's limits.
+    pub(crate) fn mapping_with(
+        &mut self,
+        instance: &Instance,
+        subscriber_id: u32,
+        inside: Endpoint,
+        wish: Wish,
+        flags: u8,
+        now: Now,
+    ) -> Result<u32, Reason> {
+        let Self { tables, states, rng, events, .. } = self;
+        let subscriber = tables.subscribers.get_mut(subscriber_id).ok_or(Reason::NatSubscriberTableFull)?;
+        within_limits(instance, subscriber, wish.proto, now)?;
         let state = states.get_mut(instance.id.index()).ok_or(Reason::NatNoInstance)?;
         let mut send = |event| {
             events.push(event);
@@ -218,13 +235,12 @@ impl Nat {
             address: got.address,
             subscriber: subscriber_id,
             sessions: 0,
-            proto: flow.proto as u8,
-            flags: if behaviour == MappingBehaviour::EndpointIndependent { INDEPENDENT } else { 0 }
-                | if flow.is_six() { SIX } else { 0 }
-                | mapping_flags(instance),
+            proto: wish.proto as u8,
+            flags: flags | mapping_flags(instance),
+            pins: 0,
         };
         let id = tables.add_mapping(line).inspect_err(|_| {
-            state.ports.release(got.address, got.port, flow.proto, now.s(), false);
+            state.ports.release(got.address, got.port, wish.proto, now.s(), false);
         })?;
         if instance.logged == Logged::Mappings {
             self.tell_mapping(Change::MappingCreated, id);
@@ -253,6 +269,7 @@ impl Nat {
             sessions: 0,
             proto: proto as u8,
             flags: INDEPENDENT | ONE_TO_ONE,
+            pins: 0,
         })
     }
 
@@ -275,8 +292,8 @@ impl Nat {
     }
 
     /// Makes the session on its mapping.
-    #[allow(clippy::too_many_arguments, reason = "one call site each way")]
-    fn open(
+    #[allow(clippy::too_many_arguments, reason = "one call site each way, and port control's")]
+    pub(crate) fn open(
         &mut self,
         instance: &Instance,
         subscriber: u32,
@@ -473,11 +490,17 @@ impl Nat {
     /// RFC 4787 REQ-8, REQ-8a and RFC 5382 REQ-3, REQ-3a, REQ-3b: may this sender use the mapping? Static
     /// mappings admit everybody: that is what they are for.
     fn is_admitted(&self, instance: &Instance, mapping: u32, flow: &Flow) -> bool {
-        if self.tables.mappings.get(mapping).is_some_and(Mapping::is_static) {
+        let Some(line) = self.tables.mappings.get(mapping) else { return false };
+        if line.is_static() {
             return true;
         }
         if self.is_expected(mapping, flow) {
             return true;
+        }
+        if line.pins > 0
+            && let Some(admitted) = self.tables.is_admitted_by_pins(mapping, flow.src, flow.sport)
+        {
+            return admitted;
         }
         match instance.filtering.get(flow.proto.index()).copied().unwrap_or_default() {
             Filtering::EndpointIndependent => true,

@@ -29,6 +29,7 @@ impl Nat {
             self.release_idle_blocks(at, now.s());
         }
         self.renew_some(now.s());
+        self.end_pins(now.s());
         if now.s() != self.second_s {
             self.second_s = now.s();
             self.each_second();
@@ -75,7 +76,10 @@ impl Nat {
     fn expire_session(&mut self, id: u32, now_s: u32) {
         let Some(session) = self.tables.sessions.get(id) else { return };
         let instance = self.policy.instances.get(self.slots.at(session.slot));
-        let deadline = instance.map_or(0, |i| session.seen_s.saturating_add(idle_timeout_s(i, session)));
+        let mut deadline = instance.map_or(0, |i| session.seen_s.saturating_add(idle_timeout_s(i, session)));
+        if deadline <= now_s {
+            deadline = self.tables.pinned_until_s(session, now_s);
+        }
         if deadline > now_s {
             self.tables.deadlines.set(id, deadline);
         } else {
@@ -102,7 +106,10 @@ impl Nat {
 
     pub(crate) fn drop_mapping_if_unused(&mut self, id: u32, now_s: u32) {
         let unused = self.tables.mappings.get(id).is_some_and(|m| {
-            m.sessions == 0 && m.flags & (FORWARD | EXPECTED) == 0 && self.tables.mappings.is_live(id)
+            m.sessions == 0
+                && m.pins == 0
+                && m.flags & (FORWARD | EXPECTED) == 0
+                && self.tables.mappings.is_live(id)
         });
         if unused {
             self.drop_mapping(id, now_s);
@@ -112,6 +119,11 @@ impl Nat {
     /// Removes a mapping and gives its port back (RFC 6888 REQ-8: held for a while, unless the NAT tracks the
     /// protocol's end itself, as it does TCP's: RFC 6888 REQ-8a).
     pub(crate) fn drop_mapping(&mut self, id: u32, now_s: u32) {
+        self.drop_mapping_and(id, now_s, false);
+    }
+
+    /// The same; `hold` keeps the port back even where the protocol's end is tracked.
+    pub(crate) fn drop_mapping_and(&mut self, id: u32, now_s: u32, hold: bool) {
         if self.tables.mappings.get(id).is_some_and(|mapping| mapping.flags & TOLD != 0) {
             self.tell_mapping(Change::MappingDeleted, id);
         }
@@ -121,7 +133,7 @@ impl Nat {
         {
             expectations.forget(id);
         }
-        let hold = mapping.proto() != Proto::Tcp;
+        let hold = hold || mapping.proto() != Proto::Tcp;
         if let Some(state) = self.states.get_mut(self.slots.at(mapping.slot))
             && !mapping.is_static()
         {

@@ -233,6 +233,8 @@ pub struct Mapping {
     pub(crate) sessions: u32,
     pub(crate) proto: u8,
     pub(crate) flags: u8,
+    /// How often its host has asked for it by port control (see `pins`): above 0 it stays without sessions.
+    pub(crate) pins: u8,
 }
 
 const _: () = assert!(size_of::<Mapping>() == 32);

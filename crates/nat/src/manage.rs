@@ -81,6 +81,7 @@ impl Nat {
                 outside: mapping.outside(),
                 sessions: mapping.sessions,
                 is_static: mapping.is_static(),
+                is_asked_for: mapping.pins > 0,
             };
             if filter.mapping(&row) && !each(row) {
                 return false;

@@ -14,6 +14,8 @@ use crate::nat64::Nat64;
 pub struct NatPolicy {
     /// Instances; the index is the [`InstanceId`].
     pub instances: Vec<Instance>,
+    /// May hosts ask for mappings (see [`crate::PortAsk`])?
+    pub port_control: bool,
 }
 
 /// How an inside endpoint gets its outside endpoint (RFC 4787 §4.1).

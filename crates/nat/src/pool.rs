@@ -346,6 +346,9 @@ impl Ports {
         if !self.is_in_force() {
             return Err(Reason::NatPoolChanging);
         }
+        if wish.only {
+            return self.allocate_exactly(instance, line, subscriber, wish, now_s, rng, events);
+        }
         let most = match instance.assignment {
             Assignment::Blocks { per_subscriber_max, .. } => per_subscriber_max,
             Assignment::Arbitrary => {
@@ -620,6 +623,8 @@ pub(crate) struct Wish {
     pub(crate) strict: bool,
     /// This very port of this address, when the inside port's even neighbour has the one below it.
     pub(crate) exactly: Option<(u16, u16)>,
+    /// Give none rather than another.
+    pub(crate) only: bool,
 }
 
 /// A port of the range as wished; parity and contiguity give way when the range has no such port.

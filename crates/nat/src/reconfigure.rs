@@ -91,6 +91,7 @@ impl Nat {
             sessions: 0,
             proto: proto as u8,
             flags: INDEPENDENT | FORWARD | if matches!(inside.0, Inside::V6(_)) { SIX } else { 0 },
+            pins: 0,
         };
         let (local, vrf) = (line.outside(), VrfId(line.outside_vrf));
         self.tables.settle();

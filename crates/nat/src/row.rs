@@ -157,6 +157,8 @@ pub struct MappingRow {
     pub sessions: u32,
     /// Made by config?
     pub is_static: bool,
+    /// Did its host ask for it by port control?
+    pub is_asked_for: bool,
 }
 
 /// One port block of a subscriber.
@@ -357,6 +359,28 @@ pub enum NatEvent {
         inside: IpAddr,
         /// Outside address.
         outside: u32,
+    },
+    /// A host asked for a mapping and got it (RFC 6887 §11, §12).
+    MappingBound {
+        /// Instance.
+        instance: InstanceId,
+        /// TCP or UDP.
+        proto: Proto,
+        /// Its host and port.
+        inside: HostEndpoint,
+        /// What the Internet sees of it.
+        outside: Endpoint,
+    },
+    /// The last that a host had asked for of the mapping ended; sessions may keep it for a while.
+    MappingReleased {
+        /// Instance.
+        instance: InstanceId,
+        /// TCP or UDP.
+        proto: Proto,
+        /// Its host and port.
+        inside: HostEndpoint,
+        /// What the Internet saw of it.
+        outside: Endpoint,
     },
     /// A mapping was refused; sent at most once a second per instance and reason, with the count since the last.
     Refused {

@@ -5,6 +5,7 @@ use carrack_tables::{Arena, ArenaError, Deadlines, Index, KeyedHasher, PageKind,
 
 use crate::flow::{Direction, Flow, Inside, host_hash, session_hash, subscriber_hash};
 use crate::line::{Host, Mapping, NONE, PERMITTED, Permission, Session, Subscriber};
+use crate::pins::Pins;
 use crate::policy::Capacity;
 use crate::row::{Endpoint, MemoryRow};
 
@@ -23,6 +24,8 @@ pub(crate) struct Tables {
     pub(crate) permissions: Option<Permissions>,
     /// Only once some instance translates from IPv6.
     pub(crate) hosts: Option<Hosts>,
+    /// Only once hosts may ask for ports.
+    pub(crate) pins: Option<Pins>,
     /// Index entries of this burst's new lines that packets from outside are found by, see [`Tables::settle`].
     pending: Vec<Pending>,
     /// Entries that found no room after all.
@@ -116,6 +119,7 @@ impl Tables {
             subscriber_index: Index::new(&mut arena, capacity.subscribers as usize)?,
             permissions: None,
             hosts: None,
+            pins: None,
             pending: Vec::with_capacity(PENDING_MAX),
             unentered: 0,
             capacity,
@@ -130,7 +134,12 @@ impl Tables {
     }
 
     /// Takes what a change brings, unless it is there already; then what it brought stays with it.
-    pub(crate) fn take_extra(&mut self, permissions: &mut Option<Permissions>, hosts: &mut Option<Hosts>) {
+    pub(crate) fn take_extra(
+        &mut self,
+        permissions: &mut Option<Permissions>,
+        hosts: &mut Option<Hosts>,
+        pins: &mut Option<Pins>,
+    ) {
         if self.permissions.is_none()
             && let Some(fresh) = permissions.take()
         {
@@ -142,6 +151,12 @@ impl Tables {
         {
             self.arena_bytes += Hosts::bytes_for(self.capacity);
             self.hosts = Some(fresh);
+        }
+        if self.pins.is_none()
+            && let Some(fresh) = pins.take()
+        {
+            self.arena_bytes += fresh.bytes();
+            self.pins = Some(fresh);
         }
     }
 
@@ -537,6 +552,9 @@ impl Tables {
         row("subscriber-index", index.capacity(), index.len(), index.bytes());
         if let Some(Hosts { lines, index }) = &self.hosts {
             row("hosts", lines.capacity(), lines.len(), lines.bytes() + index.bytes());
+        }
+        if let Some(pins) = &self.pins {
+            row("port-control", pins.lines.capacity(), pins.lines.len(), pins.bytes());
         }
         if let Some(permissions) = &self.permissions {
             let (lines, index) = (&permissions.lines, &permissions.index);

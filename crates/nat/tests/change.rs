@@ -25,7 +25,7 @@ fn second_only(of: &Instance) -> Instance {
 }
 
 fn policy(instance: Instance) -> Arc<NatPolicy> {
-    Arc::new(NatPolicy { instances: vec![instance] })
+    Arc::new(NatPolicy { instances: vec![instance], ..NatPolicy::default() })
 }
 
 fn begin(w: &mut World, policy: &Arc<NatPolicy>) {

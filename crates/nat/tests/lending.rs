@@ -166,7 +166,8 @@ fn nothing_is_given_out_until_all_workers_cut_the_ports_alike() {
         }
         let subscribers = vec![net("10.0.0.0/26")];
         let policy = vec![Instance { assignment, subscribers, ..instance() }];
-        let policy = std::sync::Arc::new(carrack_nat::policy::NatPolicy { instances: policy });
+        let policy =
+            std::sync::Arc::new(carrack_nat::policy::NatPolicy { instances: policy, ..Default::default() });
         w.policy = policy.clone();
         let now = w.now;
         w.nats[0].configure(policy.clone(), now).unwrap();

@@ -170,7 +170,7 @@ fn engine(instance: &Instance, sessions_per_day: u32) -> Result<Nat, String> {
         held_syns: 16,
         controls: 16,
     };
-    let policy = Arc::new(NatPolicy { instances: vec![instance.clone()] });
+    let policy = Arc::new(NatPolicy { instances: vec![instance.clone()], ..Default::default() });
     let group = WorkerGroup::new(1, [1, 2, 3, 4]);
     Nat::new(WorkerId(0), group, capacity, PagePreference::Small, policy, Now::from_s(0))
         .map_err(|error| format!("no memory for the simulation: {error}"))

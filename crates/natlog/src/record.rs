@@ -2,9 +2,9 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 
-use carrack_base::{Proto, Reason};
+use carrack_base::{InstanceId, Proto, Reason};
 use carrack_config::EventClass;
-use carrack_nat::row::{Change, NatEvent};
+use carrack_nat::row::{Change, Endpoint, HostEndpoint, NatEvent};
 use carrack_runtime::LoggedEvent;
 
 use crate::context::Context;
@@ -250,6 +250,12 @@ impl Record {
             NatEvent::AddressReleased { instance, inside, outside } => {
                 Self { kind: Kind::AddressReleased, instance: instance.index() as u16, inside, outside, ..at }
             }
+            NatEvent::MappingBound { instance, proto, inside, outside } => {
+                Self::of_mapping(Kind::MappingCreated, instance, proto, inside, outside, at)
+            }
+            NatEvent::MappingReleased { instance, proto, inside, outside } => {
+                Self::of_mapping(Kind::MappingDeleted, instance, proto, inside, outside, at)
+            }
             NatEvent::Refused { instance, inside, reason, count } => {
                 let instance = instance.index() as u16;
                 let (kind, quota, value) = context.refusal(instance, reason);
@@ -299,6 +305,27 @@ impl Record {
                 count: u32::from(percent),
                 ..at
             },
+        }
+    }
+
+    fn of_mapping(
+        kind: Kind,
+        instance: InstanceId,
+        proto: Proto,
+        inside: HostEndpoint,
+        outside: Endpoint,
+        at: Self,
+    ) -> Self {
+        Self {
+            kind,
+            instance: instance.index() as u16,
+            protocol: if proto == Proto::Tcp { 6 } else { 17 },
+            inside: inside.ip,
+            inside_port: inside.port,
+            outside: outside.ip,
+            first: outside.port,
+            last: outside.port,
+            ..at
         }
     }
 }

@@ -66,6 +66,11 @@ impl Worker {
                 let count = keys.iter().filter(|key| self.nat.delete(key, now)).count() as u64;
                 let _ = self.mail.events.push(Event::Deleted { request, count });
             }
+            Command::Control { request, ask } => {
+                if let Some(answer) = self.nat.control(&ask, now) {
+                    let _ = self.mail.events.push(Event::Controlled { request, answer });
+                }
+            }
             Command::Capture(capture) => self.taps.add_capture(capture),
             Command::Trace(trace) => self.taps.set_trace(trace),
         }

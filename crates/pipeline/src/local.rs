@@ -11,6 +11,7 @@ use crate::burst::{Meta, Resume};
 use crate::forward::Refused;
 use crate::mailbox::{PacketSlot, TraceOutcome};
 use crate::plan::Hop;
+use crate::snapshot::Side;
 use crate::stats::Stage;
 use crate::worker::Worker;
 
@@ -18,6 +19,8 @@ use crate::worker::Worker;
 const OWN_TTL: u8 = 64;
 /// Longest ICMP error (RFC 1812 §4.3.2.3).
 const ERROR_BYTES_MAX: usize = 576;
+/// UDP port of the server of port control (RFC 6887 §19.1).
+const PORT_CONTROL: u16 = 5_351;
 
 impl Worker {
     /// A packet to one of the router's addresses.
@@ -33,6 +36,14 @@ impl Worker {
         if self.plan.route(meta.flow.vrf, meta.flow.src) == Some(Hop::Local) {
             return Err((frame, Reason::Ipv4SourceInvalid));
         }
+        if self.is_port_control(meta) {
+            let may = self.buckets.take_port_control(meta.flow.src.into(), now);
+            return if may {
+                self.punt(frame, meta, now)
+            } else {
+                Err((frame, Reason::PuntPolicedPortControl))
+            };
+        }
         let (bucket, policed) = match meta.flow.proto {
             Proto::Icmp if meta.flow.bits == kind::ECHO_REQUEST => {
                 (&mut self.buckets.icmp, Reason::PuntPolicedIcmp)
@@ -44,6 +55,15 @@ impl Worker {
             return Err((frame, policed));
         }
         self.punt(frame, meta, now)
+    }
+
+    /// Is it a request of port control that is taken there? RFC 6887 §8.2: from inside alone.
+    pub(crate) fn is_port_control(&self, meta: &Meta) -> bool {
+        let to_server = meta.flow.proto == Proto::Udp && meta.flow.dport == PORT_CONTROL;
+        to_server
+            && meta.flow.kind == Kind::Whole
+            && self.plan.snapshot.nat.port_control
+            && self.plan.line(meta.ingress).is_some_and(|line| line.side == Side::Inside)
     }
 
     /// Copies a packet up and frees it.

@@ -35,6 +35,14 @@ impl Worker {
         if class != Some(Class::NeighbourDiscovery) && self.is_own(meta) {
             return Err((frame, Reason::Ipv6SourceInvalid));
         }
+        if self.is_port_control(meta) {
+            let may = self.buckets.take_port_control(meta.flow.src6 >> 64, now);
+            return if may {
+                self.punt(frame, meta, now)
+            } else {
+                Err((frame, Reason::PuntPolicedPortControl))
+            };
+        }
         let (bucket, policed) = match class {
             Some(Class::NeighbourDiscovery) => {
                 if !is_discovery(&frame, meta) {

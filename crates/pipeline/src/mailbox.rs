@@ -8,6 +8,7 @@ use carrack_nat::Change;
 use carrack_nat::row::{
     Filter, MappingRow, MemoryRow, NatEvent, PoolRow, SessionKey, SessionRow, SubscriberRow,
 };
+use carrack_nat::{PortAsk, PortGrant, PortRefusal};
 use carrack_wire::ethernet::MacAddr;
 
 use crate::plan::Plan;
@@ -262,6 +263,13 @@ pub enum Command {
         /// Which.
         keys: Vec<SessionKey>,
     },
+    /// What a host asks of its mapping; the worker that owns the host answers by [`Event::Controlled`].
+    Control {
+        /// Echoed in the answer.
+        request: u64,
+        /// What.
+        ask: PortAsk,
+    },
     /// Capture packets.
     Capture(Capture),
     /// Trace packets.
@@ -302,6 +310,13 @@ pub enum Event {
     Prepared {
         /// Snapshot generation.
         generation: u64,
+    },
+    /// Answer to [`Command::Control`].
+    Controlled {
+        /// The request.
+        request: u64,
+        /// What came of it.
+        answer: Result<PortGrant, PortRefusal>,
     },
     /// The worker now forwards by this generation.
     Reconfigured {

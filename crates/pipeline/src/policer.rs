@@ -36,25 +36,44 @@ impl Bucket {
     }
 }
 
+/// Buckets of hosts, of which a host has one by its hash: those that share one share its rate.
+const HOST_BUCKETS: usize = 256;
+
 /// The worker's buckets.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct Buckets {
     pub(crate) arp: Bucket,
     pub(crate) nd: Bucket,
     pub(crate) icmp: Bucket,
     pub(crate) other: Bucket,
     pub(crate) icmp_errors: Bucket,
+    port_control: Bucket,
+    port_control_hosts: Vec<Bucket>,
+    /// Nobody can choose whom he shares a bucket with.
+    secret: u64,
 }
 
 impl Buckets {
-    pub(crate) fn new(policers: &Policers, now: Now) -> Self {
+    pub(crate) fn new(policers: &Policers, secret: u64, now: Now) -> Self {
         Self {
             arp: Bucket::new(policers.arp, now),
             nd: Bucket::new(policers.nd, now),
             icmp: Bucket::new(policers.icmp, now),
             other: Bucket::new(policers.other, now),
             icmp_errors: Bucket::new(policers.icmp_errors, now),
+            port_control: Bucket::new(policers.port_control, now),
+            port_control_hosts: vec![Bucket::new(policers.port_control_host, now); HOST_BUCKETS],
+            secret: secret | 1,
         }
+    }
+
+    /// May a request of port control go up? A host that asks too often uses up only its own share.
+    pub(crate) fn take_port_control(&mut self, host: u128, now: Now) -> bool {
+        let folded = (host >> 64) as u64 ^ host as u64;
+        let mixed = (folded ^ self.secret).wrapping_mul(self.secret);
+        let at = (mixed ^ mixed >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+        let own = self.port_control_hosts.get_mut(at as usize % HOST_BUCKETS);
+        own.is_some_and(|bucket| bucket.take(now)) && self.port_control.take(now)
     }
 }
 

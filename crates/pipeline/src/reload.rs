@@ -59,7 +59,7 @@ impl Worker {
         while !self.nat.advance(now) {}
         let sessions_ended = self.nat.ended_by_change();
         let change = self.nat.commit(now);
-        self.buckets = Buckets::new(&next.plan.snapshot.policers, now);
+        self.buckets = Buckets::new(&next.plan.snapshot.policers, self.rng.next_u64(), now);
         let old = std::mem::replace(&mut self.plan, next.plan);
         self.leave_interfaces(&old, now);
         let _ = self.mail.events.push(Event::Reconfigured { generation, sessions_ended });

@@ -147,6 +147,10 @@ pub struct Policers {
     pub other: Policer,
     /// ICMP errors that the router itself sends (RFC 1812 §4.3.2.8, RFC 4443 §2.4).
     pub icmp_errors: Policer,
+    /// Requests of port control, all hosts together.
+    pub port_control: Policer,
+    /// Requests of port control, one host.
+    pub port_control_host: Policer,
 }
 
 impl Default for Policers {
@@ -157,6 +161,8 @@ impl Default for Policers {
             icmp: Policer { rate_pps: 1_000, burst: 200 },
             other: Policer { rate_pps: 200, burst: 50 },
             icmp_errors: Policer { rate_pps: 1_000, burst: 200 },
+            port_control: Policer { rate_pps: 1_000, burst: 200 },
+            port_control_host: Policer { rate_pps: 20, burst: 40 },
         }
     }
 }

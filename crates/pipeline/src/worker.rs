@@ -102,7 +102,7 @@ impl Worker {
             nat: Nat::new(id, group, nat, pages, plan.snapshot.nat.clone(), now)?,
             neighbours: Neighbours::new(neighbours, held_for_neighbour, hasher.clone(), small)?,
             fragments: Fragments::new(nat.fragments, nat.held_fragments, hasher, small, fragment_rng)?,
-            buckets: Buckets::new(&plan.snapshot.policers, now),
+            buckets: Buckets::new(&plan.snapshot.policers, rng.next_u64(), now),
             taps: Taps::new(),
             mail,
             accounts: Accounts::default(),

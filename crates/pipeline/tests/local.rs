@@ -150,3 +150,30 @@ fn no_buffer_for_an_answer_or_a_fragment_is_no_fault() {
     assert!(world.send(IN, &udp(IN, "10.0.0.5:1000", "10.0.0.1:161")).is_empty(), "no answer");
     assert_eq!(world.new_drops(), [(Reason::LocalNoService, 1)]);
 }
+
+/// RFC 6887 §8.2, §19.1: requests go up from inside only; a host that floods takes nothing from another.
+#[test]
+fn requests_of_port_control_go_up_from_inside_each_host_at_its_own_rate() {
+    let mut world = world_with(|s| {
+        std::sync::Arc::make_mut(&mut s.nat).port_control = true;
+        s.policers.port_control_host = Policer { rate_pps: 0, burst: 3 };
+        s.policers.port_control = Policer { rate_pps: 0, burst: 10 };
+    });
+    let flood = udp(IN, "10.0.0.5:1000", "10.0.0.1:5351");
+    world.burst(IN, &vec![flood; 64]);
+    assert_eq!(world.punts.len(), 3);
+    assert_eq!(world.new_drops(), [(Reason::PuntPolicedPortControl, 61)]);
+    let others: Vec<_> =
+        (6..26).map(|host| udp(IN, &format!("10.0.0.{host}:1000"), "10.0.0.1:5351")).collect();
+    world.burst(IN, &others);
+    assert_eq!(world.punts.len(), 10, "the rest of what all may ask together");
+    assert_eq!(world.new_drops(), [(Reason::PuntPolicedPortControl, 13)]);
+    let from_outside = udp(OUT, "198.51.100.7:77", "198.51.100.1:5351");
+    world.send_dropped(OUT, &from_outside, Reason::LocalNoService);
+}
+
+#[test]
+fn without_port_control_nobody_listens_there() {
+    let mut world = world();
+    world.send_dropped(IN, &udp(IN, "10.0.0.5:1000", "10.0.0.1:5351"), Reason::LocalNoService);
+}

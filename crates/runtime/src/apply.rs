@@ -82,6 +82,9 @@ impl Control {
         *lock(&self.shared.snapshot) = Arc::clone(&new.plan.snapshot);
         self.host.configure(new.host.clone(), now);
         self.drain_host();
+        // What hosts ask from here on reaches the workers after their change.
+        self.port_control.server.configure(new.port_control.clone(), now);
+        self.drain_port_control();
         self.in_force = new;
     }
 

@@ -14,6 +14,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::apply::PendingApply;
 use crate::mail::ControlEnds;
+use crate::port_control::PortControl;
 pub(crate) use crate::request::InForce;
 use crate::request::{Reply, Request, RequestError};
 use crate::shared::{ControlCounters, EndReason, Shared, WorkerState, lock};
@@ -50,6 +51,7 @@ pub type InputProgress = Box<dyn FnMut(Duration) -> bool + Send>;
 /// Everything the control thread owns.
 pub(crate) struct Control {
     pub host: Host,
+    pub port_control: PortControl,
     pub in_force: InForce,
     pub ends: Vec<ControlEnds>,
     pub requests: Receiver<Request>,
@@ -95,6 +97,7 @@ impl Control {
                 Err(RecvTimeoutError::Disconnected) => std::thread::sleep(wait),
             }
         }
+        self.port_control.finish();
     }
 
     /// One turn; says whether there was something to do.
@@ -107,19 +110,23 @@ impl Control {
         }
         self.host.handle_timeout(now);
         busy |= self.drain_host();
+        self.port_control.server.handle_timeout(now);
+        busy |= self.drain_port_control();
+        self.port_control.keep(now);
         self.watch_ports(now);
         self.watch_workers();
         self.expire(now);
         self.watch_input(now);
         self.state.counters.host = *self.host.counters();
+        self.state.counters.port_control = *self.port_control.server.counters();
         *lock(&self.shared.host) = self.state.counters;
         busy
     }
 
     fn rest(&self, now: Now) -> Duration {
-        let next =
-            self.host.poll_timeout().map_or(REST, |due| Duration::from_nanos(due.ns.saturating_sub(now.ns)));
-        next.min(REST)
+        let next = [self.host.poll_timeout(), self.port_control.server.poll_timeout(now)];
+        let next = next.into_iter().flatten().min();
+        next.map_or(REST, |due| Duration::from_nanos(due.ns.saturating_sub(now.ns)).min(REST))
     }
 
     fn take_events(&mut self, now: Now, worker: usize) -> bool {
@@ -135,6 +142,10 @@ impl Control {
                 Event::Deleted { request, count } => self.deleted(request, count),
                 Event::Preparing { generation } => self.preparing(now, generation),
                 Event::Prepared { generation } => self.prepared(now, worker, generation),
+                Event::Controlled { request, answer } => {
+                    self.port_control.server.handle_answer(now, request, answer);
+                    self.drain_port_control();
+                }
                 Event::Reconfigured { generation, sessions_ended } => {
                     self.reconfigured(worker, generation, sessions_ended);
                 }
@@ -154,8 +165,12 @@ impl Control {
                 return taken > 0;
             };
             self.state.counters.punts_handled += 1;
-            self.host.handle_packet(now, slot.interface, slot.packet());
-            self.drain_host();
+            if self.port_control.server.handle_packet(now, slot.interface, slot.packet()) {
+                self.drain_port_control();
+            } else {
+                self.host.handle_packet(now, slot.interface, slot.packet());
+                self.drain_host();
+            }
         }
         true
     }
@@ -168,6 +183,20 @@ impl Control {
             self.host_event(event);
         }
         while let Some((interface, frame)) = self.host.poll_transmit() {
+            busy = true;
+            self.transmit(interface, &frame);
+        }
+        busy
+    }
+
+    /// Puts questions about mappings to the workers, of whom one has the host, and sends answers to hosts.
+    pub(crate) fn drain_port_control(&mut self) -> bool {
+        let mut busy = false;
+        while let Some((request, ask)) = self.port_control.server.poll_ask() {
+            busy = true;
+            self.broadcast(|| Command::Control { request, ask });
+        }
+        while let Some((interface, frame)) = self.port_control.server.poll_transmit() {
             busy = true;
             self.transmit(interface, &frame);
         }
@@ -267,6 +296,14 @@ impl Control {
             Request::Delete { keys, reply } => self.start_delete(now, &keys, reply),
             Request::Neighbours { reply } => {
                 let _ = reply.send(Ok(self.host.neighbours(now).collect()));
+            }
+            Request::PortMappings { reply } => {
+                let _ = reply.send(Ok(self.port_control.server.mappings(now).collect()));
+            }
+            Request::ClearPortMappings { inside, reply } => {
+                let count = self.port_control.server.clear(now, inside);
+                self.drain_port_control();
+                let _ = reply.send(Ok(count as u64));
             }
             Request::Apply { new, changes, reply } => self.start_apply(now, *new, changes, reply),
         }

@@ -26,6 +26,7 @@ use crate::mail::{MeshEnds, WorkerEnds, mesh};
 use crate::memory::{self, Available, Budget};
 use crate::open::{self, Keep};
 use crate::plane::STATS_WORDS;
+use crate::port_control::PortControlSetup;
 use crate::request::{InForce, Request, RequestError};
 use crate::shared::{EndReason, lock};
 use crate::worker_loop::Idle;
@@ -173,6 +174,10 @@ impl Runtime {
         let setup = Setup {
             plan: Arc::clone(&plan),
             host: compiled.host.clone(),
+            port_control: PortControlSetup {
+                config: compiled.port_control.clone(),
+                state_file: config.port_control.state_file.clone(),
+            },
             ports: open.ports,
             workers: workers.collect(),
             control_cores: config.workers.control_cores.iter().map(|core| usize::from(*core)).collect(),
@@ -277,7 +282,11 @@ impl Handle {
             .map_err(ReloadError::Config)?;
         let generation = compiled.snapshot.generation;
         let plan = Arc::new(Plan::new(Arc::new(compiled.snapshot.clone())));
-        let new = Box::new(InForce { plan, host: compiled.host.clone() });
+        let new = Box::new(InForce {
+            plan,
+            host: compiled.host.clone(),
+            port_control: compiled.port_control.clone(),
+        });
         let prepared = desired.making.changes(&desired.compiled.snapshot, &compiled.snapshot);
         let prepared = prepared.map_err(ReloadError::Request)?;
         let applied = self.ask_within(RELOAD, |reply| Request::Apply { new, changes: prepared, reply });

@@ -204,6 +204,22 @@ impl Handle {
         self.ask(|reply| Request::Delete { keys, reply })
     }
 
+    /// Mappings that hosts asked for, by routing instance and host.
+    ///
+    /// # Errors
+    /// [`RequestError`].
+    pub fn port_mappings(&self) -> Result<Vec<carrack_pcp::MappingRow>, RequestError> {
+        self.ask(|reply| Request::PortMappings { reply })
+    }
+
+    /// Ends the mappings that these hosts asked for, of all when `None`; how many those were.
+    ///
+    /// # Errors
+    /// [`RequestError`].
+    pub fn clear_port_mappings(&self, inside: Option<carrack_base::Prefix>) -> Result<u64, RequestError> {
+        self.ask(|reply| Request::ClearPortMappings { inside, reply })
+    }
+
     /// Captures packets until `packets_max` or until the stream is dropped.
     ///
     /// # Errors

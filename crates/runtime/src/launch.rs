@@ -20,6 +20,7 @@ use crate::event_log::EventSink;
 use crate::handle::Handle;
 use crate::logger::Logger;
 use crate::mail::{WorkerEnds, mailbox};
+use crate::port_control::{PortControl, PortControlSetup};
 use crate::shared::{EndReason, Shared};
 use crate::worker_loop::{DataPlane, Idle, PortAccess, WorkerLoop};
 
@@ -77,6 +78,8 @@ pub struct Setup {
     pub plan: Arc<Plan>,
     /// What the host works by.
     pub host: HostConfig,
+    /// Port control.
+    pub port_control: PortControlSetup,
     /// Ports by [`PortId`](carrack_base::PortId).
     pub ports: Vec<PortSetup>,
     /// Workers by [`WorkerId`](carrack_base::WorkerId).
@@ -170,9 +173,11 @@ where
     await_workers(&readiness, control_ends.len())?;
     // The control thread and whatever the caller starts from here on inherit it.
     place_control(&setup.control_cores)?;
+    let port_control = setup.port_control.config.clone();
     let control = Control {
         host: Host::new(setup.host.clone(), clock.now()),
-        in_force: InForce { plan: setup.plan, host: setup.host },
+        port_control: PortControl::new(setup.port_control, clock),
+        in_force: InForce { plan: setup.plan, host: setup.host, port_control },
         ends: control_ends,
         requests: request_queue,
         shared,

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
+use carrack_base::Prefix;
 use carrack_host::{HostConfig, NeighbourRow};
 use carrack_nat::Change;
 use carrack_nat::row::{Filter, SessionKey};
+use carrack_pcp::MappingRow;
 use carrack_pipeline::Plan;
 use carrack_pipeline::mailbox::{CaptureSlot, PacketFilter, Row, Table, TraceStep};
 use rtrb::Consumer;
@@ -71,6 +73,7 @@ pub(crate) struct DumpSpec {
 pub(crate) struct InForce {
     pub plan: Arc<Plan>,
     pub host: HostConfig,
+    pub port_control: carrack_pcp::Config,
 }
 
 /// What an applied configuration did.
@@ -88,5 +91,7 @@ pub(crate) enum Request {
     Trace { spec: TraceSpec, reply: Reply<Vec<Consumer<TraceStep>>> },
     Delete { keys: Vec<SessionKey>, reply: Reply<u64> },
     Neighbours { reply: Reply<Vec<NeighbourRow>> },
+    PortMappings { reply: Reply<Vec<MappingRow>> },
+    ClearPortMappings { inside: Option<Prefix>, reply: Reply<u64> },
     Apply { new: Box<InForce>, changes: Vec<Box<Change>>, reply: Reply<Applied> },
 }

@@ -55,6 +55,8 @@ pub(crate) struct Shared {
 pub struct ControlCounters {
     /// The host's functions.
     pub host: HostCounters,
+    /// Port control.
+    pub port_control: carrack_pcp::Counters,
     /// Packets that the workers passed up and the host has seen.
     pub punts_handled: u64,
     /// The host's own packets that found the ring to the worker full.

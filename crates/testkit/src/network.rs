@@ -340,7 +340,8 @@ impl Network {
                 Event::Prepared { .. } => self.ready += 1,
                 Event::Preparing { .. } => {}
                 Event::Deleted { count, .. } => self.sessions_deleted += count,
-                Event::Retired { .. } => {}
+                // No host of this network asks for a mapping.
+                Event::Retired { .. } | Event::Controlled { .. } => {}
             }
         }
         any

@@ -19,14 +19,15 @@ use super::{Shared, metrics, network, stream};
 use crate::backend::Backend;
 use crate::failure::{ErrorBody, Failure, Kind};
 use crate::filter::{
-    CounterQuery, DeleteQuery, DeterministicQuery, EventQuery, NetworkQuery, NoQuery, PacketQuery, RowFilter,
+    CounterQuery, DeleteQuery, DeterministicQuery, EventQuery, NetworkQuery, NoQuery, PacketQuery,
+    PortMappingDelete, PortMappingQuery, RowFilter,
 };
 use crate::params::nearest;
 use crate::pcapng;
 use crate::types::{
     BatchDelete, ConfigText, Counters, Deleted, Deterministic, Event, Graph, Health, Instance, Interface,
-    Mapping, Memory, Neighbour, PoolAddress, ReloadReport, Route, Session, Subscriber, TraceRecord,
-    Translator, Version, Worker,
+    Mapping, Memory, Neighbour, PoolAddress, PortMapping, ReloadReport, Route, Session, Subscriber,
+    TraceRecord, Translator, Version, Worker,
 };
 
 /// Most sessions of one batch.
@@ -66,6 +67,7 @@ fn documented() -> OpenApiRouter<Shared> {
         .routes(routes!(mappings))
         .routes(routes!(sessions, delete_sessions))
         .routes(routes!(delete_batch))
+        .routes(routes!(port_mappings, delete_port_mappings))
         .routes(routes!(memory))
         .routes(routes!(deterministic))
         .routes(routes!(counters))
@@ -267,6 +269,30 @@ async fn instances(State(shared): State<Shared>, Query(_): Query<NoQuery>) -> An
     (status = "default", description = "What went wrong.", body = ErrorBody)))]
 async fn translators(State(shared): State<Shared>, Query(_): Query<NoQuery>) -> Answer<Vec<Translator>> {
     ask(shared, |backend| backend.translators()).await
+}
+
+#[utoipa::path(get, path = "/v1/pcp/mappings", tag = "nat", params(PortMappingQuery), responses(
+    (status = 200, description = "Mappings that hosts asked for by PCP or NAT-PMP.", body = Vec<PortMapping>),
+    (status = "default", description = "What went wrong.", body = ErrorBody)))]
+async fn port_mappings(
+    State(shared): State<Shared>,
+    Query(query): Query<PortMappingQuery>,
+) -> Answer<Vec<PortMapping>> {
+    ask(shared, move |backend| backend.port_mappings(&query)).await
+}
+
+#[utoipa::path(delete, path = "/v1/pcp/mappings", tag = "nat", params(PortMappingDelete), responses(
+    (status = 200, description = "How many are gone; sessions over them go on.", body = Deleted),
+    (status = "default", description = "What went wrong.", body = ErrorBody)))]
+async fn delete_port_mappings(
+    State(shared): State<Shared>,
+    Query(query): Query<PortMappingDelete>,
+) -> Answer<Deleted> {
+    if query.inside.is_none() && query.all != Some(true) {
+        return Err(Failure::bad_request("this would end every mapping that a host asked for")
+            .hint("give inside, or all=true when that is what you want"));
+    }
+    ask(shared, move |backend| backend.delete_port_mappings(&query)).await
 }
 
 #[utoipa::path(get, path = "/v1/nat/memory", tag = "nat", params(NoQuery), responses(

@@ -76,6 +76,7 @@ fn every_documented_path_answers_and_every_promised_one_is_documented() {
         "/v1/nat/sessions",
         "/v1/nat/sessions/delete",
         "/v1/nat/memory",
+        "/v1/pcp/mappings",
         "/v1/nat/deterministic",
         "/v1/counters",
         "/v1/workers",

@@ -80,7 +80,7 @@ pub struct BatchDelete {
 /// How many are gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Deleted {
-    /// Sessions that existed and are gone.
+    /// Sessions, or mappings that hosts asked for, that existed and are gone.
     pub deleted: u64,
 }
 
@@ -103,7 +103,7 @@ pub struct Mapping {
     pub outside_port: u16,
     /// Sessions on it.
     pub sessions: u32,
-    /// `dynamic` or `static` (made by config).
+    /// `dynamic`, `static` (made by config) or `asked` (by PCP or NAT-PMP).
     pub kind: String,
     /// The worker that owns it.
     pub worker: u8,

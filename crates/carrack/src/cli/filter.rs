@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use carrack_api::{DeterministicQuery, NetworkQuery, PacketQuery, Param, RowFilter};
+use carrack_api::{DeterministicQuery, NetworkQuery, PacketQuery, Param, PortMappingQuery, RowFilter};
 use carrack_base::{Prefix, Prefix4, Proto, REASONS, Reason};
 use carrack_nat::row::TcpState;
 use clap::Args;
@@ -104,6 +104,28 @@ impl SubscriberArgs {
             limit: self.limit,
             ..RowFilter::default()
         }
+    }
+}
+
+/// Which mappings that hosts asked for.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Filters")]
+pub struct PortMappingArgs {
+    /// Inside address or prefix.
+    #[arg(long, value_name = "PREFIX", value_parser = Prefix::parse)]
+    inside: Option<Prefix>,
+    /// Protocol.
+    #[arg(long, short, value_name = "PROTO", value_parser = protocols())]
+    protocol: Option<Proto>,
+    /// At most so many.
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+}
+
+impl PortMappingArgs {
+    /// As the API takes it.
+    pub fn query(self) -> PortMappingQuery {
+        PortMappingQuery { inside: self.inside, protocol: self.protocol, limit: self.limit }
     }
 }
 

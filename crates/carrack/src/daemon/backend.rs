@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use carrack_api::types::{
     CapturedPacket, ConfigText, Counters, Deleted, Deterministic, EngineCounter, Event, Graph, Health,
-    Instance, Interface, Mapping, Memory, Neighbour, PoolAddress, ReloadChange, ReloadReport, Route, Session,
-    SessionKey, Subscriber, TraceRecord, Translator, Version, Worker,
+    Instance, Interface, Mapping, Memory, Neighbour, PoolAddress, PortMapping, ReloadChange, ReloadReport,
+    Route, Session, SessionKey, Subscriber, TraceRecord, Translator, Version, Worker,
 };
 use carrack_api::{
-    Backend, DeterministicQuery, EventQuery, Failure, Kind, PacketQuery, RowFilter, Rows, Step, nearest,
+    Backend, DeterministicQuery, EventQuery, Failure, Kind, PacketQuery, PortMappingDelete, PortMappingQuery,
+    RowFilter, Rows, Step, nearest,
 };
 use carrack_base::{IfIndex, InstanceId, Proto};
 use carrack_config::Change;
@@ -259,6 +260,27 @@ impl Backend for Daemon {
 
     fn delete_sessions(&self, filter: &RowFilter) -> Result<Deleted, Failure> {
         let deleted = self.handle.clear_sessions(self.filter(filter)?).map_err(failure)?;
+        Ok(Deleted { deleted })
+    }
+
+    fn port_mappings(&self, query: &PortMappingQuery) -> Result<Vec<PortMapping>, Failure> {
+        let names = self.names();
+        let rows = self.handle.port_mappings().map_err(failure)?;
+        let fits = |row: &carrack_pcp::MappingRow| {
+            query.inside.is_none_or(|prefix| prefix.contains(row.key.inside))
+                && query.protocol.is_none_or(|proto| proto == row.key.proto())
+        };
+        let most = query.limit.filter(|limit| *limit > 0).map_or(usize::MAX, |limit| limit as usize);
+        Ok(rows
+            .iter()
+            .filter(|row| fits(row))
+            .take(most)
+            .map(|row| rows::port_mapping(&names, row))
+            .collect())
+    }
+
+    fn delete_port_mappings(&self, query: &PortMappingDelete) -> Result<Deleted, Failure> {
+        let deleted = self.handle.clear_port_mappings(query.inside).map_err(failure)?;
         Ok(Deleted { deleted })
     }
 

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use carrack_api::types::{
-    Block, CapturedPacket, Event, Interface, Mapping, Memory, Neighbour, PoolAddress, Route, Session,
-    Subscriber, TraceRecord,
+    Block, CapturedPacket, Event, Interface, Mapping, Memory, Neighbour, PoolAddress, PortMapping, Route,
+    Session, Subscriber, TraceRecord,
 };
 use carrack_base::{IfIndex, InstanceId, PoolId, Prefix6, VrfId};
 use carrack_host::NeighbourRow;
@@ -160,8 +160,39 @@ pub(super) fn mapping(names: &Names, worker: u8, row: &MappingRow) -> Mapping {
         outside: row.outside.ip.into(),
         outside_port: row.outside.port,
         sessions: row.sessions,
-        kind: if row.is_static { "static" } else { "dynamic" }.into(),
+        kind: match (row.is_static, row.is_asked_for) {
+            (true, _) => "static",
+            (false, true) => "asked",
+            (false, false) => "dynamic",
+        }
+        .into(),
         worker,
+    }
+}
+
+pub(super) fn port_mapping(names: &Names, row: &carrack_pcp::MappingRow) -> PortMapping {
+    let filter = |filter: &carrack_nat::PortFilter| {
+        let prefix = format!("{}/{}", Ipv4Addr::from(filter.ip), filter.len);
+        if filter.port == 0 { prefix } else { format!("{prefix}:{}", filter.port) }
+    };
+    PortMapping {
+        instance: names.instance(row.instance),
+        protocol: row.key.proto().name().into(),
+        kind: if row.key.peer.is_some() { "peer" } else { "map" }.into(),
+        inside: row.key.inside,
+        inside_port: row.key.port,
+        outside: row.outside.ip.into(),
+        outside_port: row.outside.port,
+        ports: row.ports,
+        remote: row.key.peer.map(|(ip, _)| ip),
+        remote_port: row.key.peer.map(|(_, port)| port),
+        filters: row.filters.as_slice().iter().map(filter).collect(),
+        asked_by: match row.origin {
+            carrack_pcp::Origin::NatPmp => "nat-pmp",
+            carrack_pcp::Origin::Pcp(_) => "pcp",
+        }
+        .into(),
+        expires_s: row.expires_s,
     }
 }
 
@@ -247,6 +278,14 @@ pub(super) fn event(names: &Names, sequence: u64, unix_ns: u64, event: &NatEvent
         }
         NatEvent::AddressReleased { instance, inside, outside } => {
             ("address-released", instance, "info", format!("{} is no longer {}", inside, ip(*outside)))
+        }
+        NatEvent::MappingBound { instance, proto, inside, outside } => {
+            let text = format!("{inside} is now {outside} for {}, as its host asked", proto.name());
+            ("mapping-bound", instance, "info", text)
+        }
+        NatEvent::MappingReleased { instance, proto, inside, outside } => {
+            let text = format!("{inside} is no longer {outside} for {} by its host's wish", proto.name());
+            ("mapping-released", instance, "info", text)
         }
         NatEvent::Refused { instance, inside, reason, count } => {
             let text = format!("{count} refused for {}, the last for {}", reason.name(), inside);

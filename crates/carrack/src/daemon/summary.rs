@@ -140,12 +140,40 @@ pub(super) fn control_counters(c: &ControlCounters) -> Vec<EngineCounter> {
         ("host-interface-unknown", h.interface_unknown, "Packets from interfaces that are gone."),
         ("host-transmit-full", h.transmit_full, "Frames of the host not sent because too many waited."),
     ];
+    let p = &c.port_control;
+    let port_control = [
+        ("pcp-map-requests", p.map, "MAP requests of PCP."),
+        ("pcp-peer-requests", p.peer, "PEER requests of PCP."),
+        ("pcp-announce-requests", p.announce, "ANNOUNCE requests of PCP."),
+        ("nat-pmp-requests", p.nat_pmp, "NAT-PMP requests."),
+        ("nat-pmp-granted", p.nat_pmp_granted, "NAT-PMP requests granted."),
+        ("nat-pmp-refused", p.nat_pmp_refused, "NAT-PMP requests refused."),
+        (
+            "pcp-ignored",
+            p.ignored,
+            "Datagrams to port control that get no answer: damaged, or not from inside.",
+        ),
+        ("pcp-discarded", p.discarded, "Requests of port control discarded while others were under way."),
+        ("pcp-unanswered", p.unanswered, "Questions of port control that a worker did not answer in time."),
+        ("pcp-announced", p.announced, "Restart announcements sent."),
+        ("pcp-restored", p.restored, "Mappings taken over from the run before."),
+        ("pcp-lost", p.lost, "Mappings that a reload or restart could not keep."),
+        ("pcp-expired", p.expired, "Mappings whose lifetime ended."),
+        ("pcp-transmit-full", p.transmit_full, "Answers of port control not sent because too many waited."),
+    ];
+    let answers = carrack_pcp::Code::ALL.iter().zip(p.answers).map(|(code, count)| EngineCounter {
+        name: format!("pcp-answers-{}", code.name()),
+        description: format!("Answers of PCP with result code {} ({}).", *code as u8, code.name()),
+        count,
+    });
     rows.into_iter()
+        .chain(port_control)
         .map(|(name, count, description)| EngineCounter {
             name: name.into(),
             description: description.into(),
             count,
         })
+        .chain(answers)
         .collect()
 }
 

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 
-use carrack_api::types::{Deterministic, Mapping, Memory, PoolAddress, Session, Subscriber};
+use carrack_api::types::{Deterministic, Mapping, Memory, PoolAddress, PortMapping, Session, Subscriber};
 
 use super::ShowRows;
 use crate::human::{bytes, duration, number, percent};
@@ -174,6 +174,36 @@ pub fn pools(out: &mut dyn Write, all: Vec<PoolAddress>) -> io::Result<()> {
         ]);
     }
     table.print(out, "no pool addresses match")
+}
+
+pub fn port_mappings(out: &mut dyn Write, all: Vec<PortMapping>) -> io::Result<()> {
+    let mut table = Table::new(&[
+        left("INSTANCE"),
+        left("PROTO"),
+        left("KIND"),
+        left("INSIDE"),
+        left("OUTSIDE"),
+        right("PORTS"),
+        left("FOR"),
+        left("ASKED BY"),
+        right("EXPIRES"),
+    ]);
+    for m in all {
+        let peer = m.remote.zip(m.remote_port).map(|(ip, port)| endpoint(ip, port));
+        let everybody = || if m.filters.is_empty() { "all".into() } else { m.filters.join(" ") };
+        table.row(vec![
+            m.instance,
+            m.protocol,
+            m.kind,
+            endpoint(m.inside, m.inside_port),
+            endpoint(m.outside, m.outside_port),
+            number(m.ports.into()),
+            peer.unwrap_or_else(everybody),
+            m.asked_by,
+            duration(m.expires_s.into()),
+        ]);
+    }
+    table.print(out, "no mappings match")
 }
 
 pub fn memory(out: &mut dyn Write, all: Vec<Memory>) -> io::Result<()> {

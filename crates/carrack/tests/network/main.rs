@@ -12,7 +12,9 @@ mod life;
 mod limits;
 mod manage;
 mod nat64;
+mod nat_type;
 mod outside;
+mod port_control;
 
 use std::path::PathBuf;
 use std::time::Duration;

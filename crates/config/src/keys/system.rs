@@ -292,6 +292,22 @@ pub(super) const KEYS: &[KeyInfo] = &[
         "ICMP errors that the router itself sends (RFC 1812 §4.3.2.8).",
     ),
     row(
+        ("policers", "port_control"),
+        Policer,
+        Value("{ rate_pps = 1_000, burst = 200 }"),
+        InPlace,
+        "{ rate_pps = 5_000, burst = 500 }",
+        "PCP and NAT-PMP requests of all hosts.",
+    ),
+    row(
+        ("policers", "port_control_host"),
+        Policer,
+        Value("{ rate_pps = 20, burst = 40 }"),
+        InPlace,
+        "{ rate_pps = 5, burst = 20 }",
+        "PCP and NAT-PMP requests of one host, so that it takes nothing from the others.",
+    ),
+    row(
         ("arp", "reachable"),
         Seconds(10, 86_400),
         Value("300"),

@@ -6,7 +6,7 @@ use toml::de::{DeTable, DeValue};
 
 /// Reads an otherwise empty file with one element of every list and returns the keys that the parser asked for.
 fn asked() -> std::collections::BTreeSet<(&'static str, &'static str)> {
-    let text = "[[vrf]]\n[[interface]]\n[[route]]\n[[nat]]\n[nat.nat64]\n[[nat.pool]]\n[[nat.one_to_one]]\n[[nat.forward]]\n\
+    let text = "[[vrf]]\n[[interface]]\n[[route]]\n[[nat]]\n[nat.nat64]\n[[nat.port_control.subscriber]]\n[[nat.pool]]\n[[nat.one_to_one]]\n[[nat.forward]]\n\
          [[siit]]\n[[logging.exporter]]\n";
     let root = DeTable::parse(text).unwrap();
     let notes = Notes::default();

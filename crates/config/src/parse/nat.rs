@@ -27,6 +27,7 @@ fn instance(notes: &Notes, mut section: Section<'_>) -> NatConfig {
         outside_vrf: At::new(section.value("outside_vrf"), section.span_of("outside_vrf")),
         subscribers: subscribers(notes, &section),
         nat64: nat64(notes, &section),
+        port_control: super::port_control::instance(notes, &section.section("port_control")),
         exempt: section.value("exempt"),
         pooling: section.value("pooling"),
         mapping: section.value::<PerProto<Mapping>>("mapping").0,

@@ -107,6 +107,8 @@ pub(super) fn policers(section: &Section<'_>) -> Policers {
         icmp: read("icmp", default.icmp),
         other: read("other", default.other),
         icmp_errors: read("icmp_errors", default.icmp_errors),
+        port_control: read("port_control", default.port_control),
+        port_control_host: read("port_control_host", default.port_control_host),
     }
 }
 

@@ -156,7 +156,7 @@ pub fn world(instance: Instance) -> World {
 
 impl World {
     pub fn new(instances: Vec<Instance>, workers: u8, capacity: Capacity) -> Self {
-        let policy = Arc::new(NatPolicy { instances });
+        let policy = Arc::new(NatPolicy { instances, port_control: true });
         let now = Now::from_s(1_000);
         let group = WorkerGroup::new(workers, [1, 2, 3, 4]);
         let nats = (0..workers)
@@ -316,7 +316,7 @@ impl World {
 
     /// Takes new instances into force; how many sessions ended.
     pub fn configure(&mut self, instances: Vec<Instance>) -> u64 {
-        self.policy = Arc::new(NatPolicy { instances });
+        self.policy = Arc::new(NatPolicy { instances, port_control: true });
         let mut ended = 0;
         for nat in &mut self.nats {
             ended += nat.configure(self.policy.clone(), self.now).unwrap();

@@ -104,7 +104,7 @@ pub fn snapshot_of(interfaces: Vec<Interface>, instances: Vec<Instance>, mut rou
         policers: Policers::default(),
         fragment_timeout_ms: 2_000,
         siit: vec![],
-        nat: Arc::new(NatPolicy { instances }),
+        nat: Arc::new(NatPolicy { instances, ..Default::default() }),
     }
 }
 

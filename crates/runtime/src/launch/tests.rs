@@ -226,7 +226,7 @@ fn plan(generation: u64) -> Arc<Plan> {
 }
 
 fn in_force(generation: u64) -> Box<InForce> {
-    Box::new(InForce { plan: plan(generation), host: host() })
+    Box::new(InForce { plan: plan(generation), host: host(), port_control: Default::default() })
 }
 
 fn changes(workers: u8) -> Vec<Box<Change>> {
@@ -275,6 +275,7 @@ fn rig(workers: usize, depth: usize) -> Rig {
     let setup = Setup {
         plan: plan(1),
         host: host(),
+        port_control: Default::default(),
         ports: ports.collect(),
         workers: (0..workers).map(|_| WorkerSetup { core: None, pool: Box::new(pool.handle(256)) }).collect(),
         control_cores: Vec::new(),
@@ -482,6 +483,7 @@ fn worker_that_cannot_start_stops_the_start() {
     let setup = |core| Setup {
         plan: plan(1),
         host: host(),
+        port_control: Default::default(),
         ports: vec![],
         workers: vec![WorkerSetup { core, pool: Box::new(pool.handle(128)) }],
         control_cores: Vec::new(),
@@ -507,6 +509,7 @@ fn start_with_control_on(cores: &[usize]) -> Result<Threads, StartError> {
     let setup = Setup {
         plan: plan(1),
         host: host(),
+        port_control: Default::default(),
         ports: vec![],
         workers: vec![WorkerSetup { core: None, pool: Box::new(pool.handle(128)) }],
         control_cores: cores.to_vec(),
@@ -545,6 +548,7 @@ fn run_over_files_ends_by_itself_once_nothing_moves() {
     let setup = Setup {
         plan: plan(1),
         host: HostConfig::default(),
+        port_control: Default::default(),
         ports: vec![],
         workers: vec![WorkerSetup { core: Some(0), pool: Box::new(pool.handle(128)) }],
         control_cores: Vec::new(),

@@ -95,7 +95,7 @@ fn snapshot(mut instances: Vec<Instance>, two: bool) -> Snapshot {
         policers,
         fragment_timeout_ms: 2_000,
         siit: vec![],
-        nat: Arc::new(NatPolicy { instances }),
+        nat: Arc::new(NatPolicy { instances, ..Default::default() }),
     }
 }
 

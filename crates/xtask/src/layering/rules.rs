@@ -5,7 +5,7 @@ use crate::source::{SourceFile, code_only, has_word};
 
 /// The crates, lowest first: an edge may only point to an earlier one. `io` is below `config`, which checks
 /// device descriptions with it.
-const ORDER: [&str; 22] = [
+const ORDER: [&str; 23] = [
     "wire",
     "base",
     "xlat",
@@ -15,6 +15,7 @@ const ORDER: [&str; 22] = [
     "nat",
     "pipeline",
     "host",
+    "pcp",
     "io",
     "config",
     "io-dpdk",
@@ -30,7 +31,7 @@ const ORDER: [&str; 22] = [
     "xtask",
 ];
 /// Crates that know neither async runtime, config files, API types nor DPDK.
-const PURE: [&str; 9] = ["wire", "base", "xlat", "frame", "tables", "alg", "nat", "pipeline", "host"];
+const PURE: [&str; 10] = ["wire", "base", "xlat", "frame", "tables", "alg", "nat", "pipeline", "host", "pcp"];
 /// What those may not depend on, in any kind of dependency.
 const NOT_FOR_PURE: [&str; 8] =
     ["tokio", "axum", "toml", "clap", "hyper", "carrack-config", "carrack-api", "carrack-io-dpdk"];

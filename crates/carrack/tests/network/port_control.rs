@@ -1,0 +1,186 @@
+//! Hosts open ports for themselves: Debian's `natpmpc`, and the PCP client of the crate `crab_nat`.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::num::NonZeroU16;
+
+use carrack_lab::plan::{self, Ns};
+use carrack_lab::{Io, Lab, nat64};
+use crab_nat::{GatewayAddress, InternetProtocol, PortMapping, PortMappingOptions, PortMappingType};
+use nix::sched::{CloneFlags, setns};
+
+use crate::{LIMIT, assert_conservation, exec, lab, must, plain, replace};
+
+/// Inside port of the web server that only its host opens.
+const PORT: u16 = 8_090;
+
+/// Runs something in a namespace's network, on a thread of its own.
+fn within<T: Send + 'static>(lab: &Lab, ns: Ns, what: impl FnOnce() -> T + Send + 'static) -> T {
+    let path = format!("/var/run/netns/{}", ns.full_name(lab.name()));
+    let inside = move || {
+        let file = std::fs::File::open(&path).unwrap();
+        setns(file, CloneFlags::CLONE_NEWNET).unwrap();
+        what()
+    };
+    std::thread::spawn(inside).join().unwrap()
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+/// Asks by PCP for a mapping of `sub2`'s port.
+async fn open(lifetime_s: u32) -> PortMapping {
+    let gateway: Ipv4Addr = plan::INSIDE_GATEWAY.parse().unwrap();
+    open_at(GatewayAddress::IpV4(gateway), plan::SUB2, lifetime_s).await
+}
+
+async fn open_at(gateway: GatewayAddress, client: &str, lifetime_s: u32) -> PortMapping {
+    let options = PortMappingOptions {
+        external_port: None,
+        lifetime_seconds: Some(lifetime_s),
+        ..PortMappingOptions::default()
+    };
+    let client: IpAddr = client.parse().unwrap();
+    let port = NonZeroU16::new(PORT).unwrap();
+    PortMapping::new(gateway, client, InternetProtocol::Tcp, port, options)
+        .await
+        .unwrap_or_else(|error| panic!("crab_nat: {error}"))
+}
+
+fn place(mapping: &PortMapping) -> (IpAddr, u16) {
+    match mapping.mapping_type() {
+        PortMappingType::Pcp { external_ip, .. } => {
+            (external_ip.to_canonical(), mapping.external_port().get())
+        }
+        PortMappingType::NatPmp => panic!("crab_nat fell back to NAT-PMP"),
+    }
+}
+
+fn serve(lab: &mut Lab) {
+    serve_at(lab, Ns::Sub2, "0.0.0.0");
+}
+
+fn serve_at(lab: &mut Lab, ns: Ns, address: &str) {
+    let home = lab.dir().join("home").display().to_string();
+    let port = PORT.to_string();
+    let argv = ["python3", "-u", "-m", "http.server", &port, "--bind", address, "--directory", &home];
+    lab.start(ns, "asked-web", &argv).unwrap();
+}
+
+fn reaches(lab: &Lab, from: Ns, (ip, port): (IpAddr, u16)) -> bool {
+    let line = format!(
+        "curl --silent --max-time 3 --retry 3 --retry-delay 1 --retry-connrefused http://{ip}:{port}/"
+    );
+    exec(lab, from, &line).stdout == plan::HOME_PAGE
+}
+
+/// RFC 6887 §11, §15; RFC 6888 REQ-9: a real client opens, renews and closes, and a real TCP connection passes.
+#[test]
+fn a_pcp_client_opens_a_port_and_is_reached_from_outside() {
+    let Some(mut lab) = plain("pcp") else { return };
+    serve(&mut lab);
+    let (mapping, at) = within(&lab, Ns::Sub2, || {
+        let mapping = block_on(open(600));
+        let at = place(&mapping);
+        (mapping, at)
+    });
+    assert_eq!(mapping.lifetime(), 600);
+    assert!(at.0.to_string().starts_with(plan::POOL_PREFIX), "{at:?}");
+    assert!(reaches(&lab, Ns::Inet, at), "{}", lab.log("router"));
+    assert!(reaches(&lab, Ns::Sub1, at), "a neighbour by hairpin: {}", lab.log("router"));
+    let told = lab.carrack(&["show", "pcp", "mappings"], LIMIT).unwrap().success().unwrap().stdout;
+    assert!(told.contains(&format!("{}:{PORT}", plan::SUB2)) && told.contains("pcp"), "{told}");
+    let events = lab.carrack(&["show", "events"], LIMIT).unwrap().success().unwrap().stdout;
+    assert!(events.contains("mapping-bound"), "{events}");
+    within(&lab, Ns::Sub2, move || {
+        let mut mapping = mapping;
+        block_on(mapping.renew()).unwrap();
+        assert_eq!(place(&mapping), at);
+        block_on(mapping.try_drop()).unwrap_or_else(|(error, _)| panic!("{error}"));
+    });
+    let told = lab.carrack(&["show", "pcp", "mappings"], LIMIT).unwrap().success().unwrap().stdout;
+    assert!(told.contains("no mappings match"), "{told}");
+    // No service for the Internet's side: neither there nor with the inside address.
+    let outside = format!("natpmpc -g {}", plan::OUTSIDE);
+    assert!(!exec(&lab, Ns::Isp, &outside).stdout.contains("Public IP address"));
+    assert_conservation(&lab);
+}
+
+/// RFC 6887 §11 over IPv6: a host that has IPv6 alone gets an IPv4 endpoint, and is reached there through the NAT64.
+#[test]
+fn an_ipv6_only_host_opens_a_port_and_is_reached_over_ipv4() {
+    let Some(mut lab) = lab("pcp6", Io::AfXdp, |_| nat64::config(Io::AfXdp)) else { return };
+    nat64::switch(&mut lab).unwrap();
+    serve_at(&mut lab, Ns::Sub1, "::");
+    let gateway = GatewayAddress::IpV6(nat64::ROUTER.parse().unwrap(), None);
+    let (mapping, at) = within(&lab, Ns::Sub1, move || {
+        let mapping = block_on(open_at(gateway, nat64::HOST, 600));
+        let at = place(&mapping);
+        (mapping, at)
+    });
+    assert!(at.0.to_string().starts_with(plan::POOL_PREFIX), "{at:?}");
+    assert!(reaches(&lab, Ns::Inet, at), "{}", lab.log("router"));
+    let told = lab.carrack(&["show", "pcp", "mappings"], LIMIT).unwrap().success().unwrap().stdout;
+    assert!(told.contains(&format!("[{}]:{PORT}", nat64::HOST)), "{told}");
+    within(&lab, Ns::Sub1, move || {
+        let mut mapping = mapping;
+        block_on(mapping.renew()).unwrap();
+        assert_eq!(place(&mapping), at);
+        block_on(mapping.try_drop()).unwrap_or_else(|(error, _)| panic!("{error}"));
+    });
+    let told = lab.carrack(&["show", "pcp", "mappings"], LIMIT).unwrap().success().unwrap().stdout;
+    assert!(told.contains("no mappings match"), "{told}");
+    assert_conservation(&lab);
+}
+
+/// RFC 6887 §8.5: the state file carries mapping and epoch over a restart.
+#[test]
+fn a_mapping_and_the_epoch_outlive_a_restart_of_the_daemon() {
+    let kept = "[port_control]\nstate_file = \"@LAB@/port-control\"\n\n[[interface]]\nname = \"inside\"";
+    let edit = |config: String| replace(&config, "[[interface]]\nname = \"inside\"", kept);
+    let Some(mut lab) = lab("pcpkeep", Io::AfXdp, edit) else { return };
+    serve(&mut lab);
+    let (mapping, at) = within(&lab, Ns::Sub2, || {
+        let mapping = block_on(open(600));
+        let at = place(&mapping);
+        (mapping, at)
+    });
+    assert!(reaches(&lab, Ns::Inet, at));
+    let epoch = mapping.gateway_epoch();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    lab.stop("router");
+    lab.start_router().unwrap();
+    assert!(reaches(&lab, Ns::Inet, at), "{}", lab.log("router"));
+    let again = within(&lab, Ns::Sub2, move || {
+        let mut mapping = mapping;
+        block_on(mapping.renew()).unwrap();
+        (place(&mapping), mapping.gateway_epoch())
+    });
+    assert_eq!(again.0, at);
+    assert!((epoch + 2..epoch + 60).contains(&again.1), "{} after {epoch}", again.1);
+    assert_conservation(&lab);
+}
+
+/// RFC 6886 §3.2, §3.3: and a flood of requests of one host leaves its neighbour's answered.
+#[test]
+fn a_flood_of_requests_of_one_host_starves_nobody() {
+    let Some(mut lab) = plain("pcpflood") else { return };
+    let flood = format!(
+        "import socket,time\ns=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\ne=time.time()+4\n\
+         while time.time()<e:\n [s.sendto(b'\\0\\0',('{}',5351)) for _ in range(50)]\n time.sleep(.01)\n",
+        plan::INSIDE_GATEWAY
+    );
+    lab.start(Ns::Sub1, "flood", &["python3", "-c", &flood]).unwrap();
+    let ask = format!("natpmpc -g {} -a 7000 7000 udp 60", plan::INSIDE_GATEWAY);
+    let mut answered = 0;
+    while lab.running("flood") {
+        let told = must(&lab, Ns::Sub2, &ask);
+        assert!(told.contains("Mapped public port"), "{told}");
+        answered += 1;
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+    assert!(answered > 0);
+    let counters = crate::counters(&lab).to_string();
+    assert!(counters.contains("punt-policed-port-control"), "{counters}");
+    assert_conservation(&lab);
+}
