@@ -12,6 +12,7 @@ use carrack_base::Prefix;
 use crate::cli::{CaptureArgs, TraceArgs};
 use crate::fail::{Fail, Outcome};
 use crate::human::{number, time_of_day};
+use crate::patience::Patience;
 use crate::table::{Table, left};
 
 pub fn clear_sessions(client: &Client, filter: RowFilter, all: bool, json: bool) -> Outcome {
@@ -47,8 +48,14 @@ fn print_deleted(what: &str, deleted: u64, json: bool) -> Outcome {
     Ok(())
 }
 
+/// Changes that a person is shown; a new routing table makes a million.
+const CHANGES_SHOWN: usize = 1_000;
+
 pub fn reload(client: &Client, json: bool) -> Outcome {
-    let (status, body) = client.post("/v1/reload", None)?;
+    let patience = Patience::with("the daemon reads its configuration and applies it".into());
+    let answer = client.post("/v1/reload", None);
+    drop(patience);
+    let (status, body) = answer?;
     let Ok(report) = serde_json::from_slice::<ReloadReport>(&body) else {
         return Err(failure_of(status, &body).into());
     };
@@ -73,12 +80,16 @@ pub fn print_reload(out: &mut dyn Write, report: &ReloadReport) -> io::Result<()
     }
     if !report.changes.is_empty() {
         let mut table = Table::new(&[left("KEY"), left("FROM"), left("TO"), left("EFFECT")]);
-        for c in &report.changes {
+        for c in report.changes.iter().take(CHANGES_SHOWN) {
             let effect =
                 if c.detail.is_empty() { c.effect.clone() } else { format!("{}: {}", c.effect, c.detail) };
             table.row(vec![c.path.clone(), c.from.clone(), c.to.clone(), effect]);
         }
         table.print(out, "")?;
+        let more = report.changes.len().saturating_sub(CHANGES_SHOWN);
+        if more > 0 {
+            writeln!(out, "… and {} more; --json has them all", number(more as u64))?;
+        }
     }
     if !report.applied {
         return writeln!(out, "refused: nothing changed, generation {} goes on", report.generation);
@@ -90,8 +101,8 @@ pub fn print_reload(out: &mut dyn Write, report: &ReloadReport) -> io::Result<()
     writeln!(
         out,
         "applied: {} in place, {} re-derived, {} sessions ended; generation {}",
-        count("in-place"),
-        count("re-derived"),
+        number(count("in-place") as u64),
+        number(count("re-derived") as u64),
         number(report.sessions_ended),
         report.generation
     )

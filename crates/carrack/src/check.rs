@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::cli::CheckArgs;
 use crate::fail::{Fail, Outcome};
 use crate::human::number;
+use crate::patience::Patience;
 use crate::table::{Table, left, right};
 
 #[derive(Serialize)]
@@ -71,12 +72,14 @@ struct NatSummary {
 }
 
 pub fn run(args: &CheckArgs, json: bool) -> Outcome {
+    let patience = Patience::with(format!("reading {}", args.file.display()));
     let checked = Config::from_file(&args.file).and_then(|(config, warnings)| {
         // What only a compilation finds: limits on how many there may be.
         let compiled = carrack_config::compile(&config, &PortFacts::assumed(&config), None)?;
         let budget = Budget::of(&config, &compiled);
         Ok((config, budget, warnings))
     });
+    drop(patience);
     let (valid, diagnostics, summary) = match checked {
         Ok((config, budget, warnings)) => (true, warnings, Some(Summary::of(&config, &budget))),
         Err(errors) => (false, errors, None),

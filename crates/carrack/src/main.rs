@@ -9,6 +9,7 @@ mod daemon;
 mod estimate;
 mod fail;
 mod human;
+mod patience;
 mod reference;
 mod show;
 mod table;

@@ -224,6 +224,33 @@ fn a_reload_says_what_it_did_and_a_refused_one_fails() {
 }
 
 #[test]
+fn a_slow_reload_says_that_it_goes_on_and_a_long_one_is_cut() {
+    let daemon = daemon(Fake::default());
+    {
+        let mut report = daemon.fake.reload.lock().unwrap();
+        let change = report.changes.first().unwrap().clone();
+        report.changes = vec![change; 12_345];
+    }
+    let fake = daemon.fake.clone();
+    let (locked, is_locked) = std::sync::mpsc::channel();
+    let slow = std::thread::spawn(move || {
+        let guard = fake.reload.lock().unwrap();
+        locked.send(()).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(2_500));
+        drop(guard);
+    });
+    is_locked.recv().unwrap();
+    let output = at(&daemon.socket, "reload");
+    slow.join().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said, "the daemon reads its configuration and applies it … 2 s\n");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("… and 11,345 more; --json has them all"), "{}", text.lines().count());
+    assert!(text.lines().count() < 1_010);
+    assert_eq!(String::from_utf8(at(&daemon.socket, "show version").stderr).unwrap(), "");
+}
+
+#[test]
 fn a_trace_reads_packet_by_packet() {
     let daemon = daemon(Fake::default());
     golden("trace.txt", &daemon.ok("trace -n 2"));

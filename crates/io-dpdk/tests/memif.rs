@@ -30,9 +30,59 @@ fn frames_cross_to_another_process_and_back_unchanged() {
         peer.kill().expect("the peer is ours");
         peer.wait().expect("the peer is ours");
         until("the lost peer is noticed", || !port.link().up);
+        // What was in the rings is gone; the peer that comes back starts with new ones.
+        send_into_the_void(&dpdk, port.as_mut());
+        let mut peer =
+            start_peer(&format!("memif:{},id=3,role=client,zero-copy={zero_copy}", socket.display()));
+        until("the peer comes back", || port.link().up);
+        shuttle(&dpdk, port.as_mut());
+        peer.kill().expect("the peer is ours");
+        peer.wait().expect("the peer is ours");
         drop(port);
         assert_eq!(dpdk.pool_usage().outstanding(), 0, "every buffer came home");
     }
+}
+
+/// A client whose server dies connects again to the one that takes its place.
+#[test]
+fn client_connects_again_when_its_server_comes_back() {
+    need_root!();
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let dpdk = common::dpdk();
+    let socket: PathBuf = directory.path().join("server.sock");
+    let server = format!("memif:{},id=4,role=server", socket.display());
+    let start = || {
+        let peer = start_peer(&server);
+        until("the server listens", || socket.exists());
+        peer
+    };
+    let mut peer = start();
+    let mut port = open(&dpdk, &format!("memif:{},id=4,role=client", socket.display()));
+    until("it connects", || port.link().up);
+    shuttle(&dpdk, port.as_mut());
+    peer.kill().expect("the peer is ours");
+    peer.wait().expect("the peer is ours");
+    until("the lost server is noticed", || !port.link().up);
+    send_into_the_void(&dpdk, port.as_mut());
+    // A program that was killed leaves its socket.
+    let _ = std::fs::remove_file(&socket);
+    let mut peer = start();
+    until("it connects again", || port.link().up);
+    shuttle(&dpdk, port.as_mut());
+    peer.kill().expect("the peer is ours");
+    peer.wait().expect("the peer is ours");
+    drop(port);
+    assert_eq!(dpdk.pool_usage().outstanding(), 0, "every buffer came home");
+}
+
+/// Without a peer nothing is sent, and nothing is kept.
+fn send_into_the_void(dpdk: &Dpdk, port: &mut dyn PacketIo) {
+    let mut pool = dpdk.pool();
+    let mut burst: Vec<Frame> = (0..8).filter_map(|_| pool.alloc()).collect();
+    assert!(burst.iter_mut().all(|frame| frame.set_bytes(&[0; 64])));
+    assert_eq!(port.tx_burst(&mut burst), 0);
+    pool.free_all(&mut burst);
+    assert_eq!(port.rx_burst(&mut burst, 64), 0);
 }
 
 fn open(dpdk: &Dpdk, device: &str) -> Box<dyn PacketIo> {
