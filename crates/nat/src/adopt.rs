@@ -13,9 +13,7 @@ impl Ports {
     pub(crate) fn could_have_given(&self, session: &Session, subscriber: Inside, before: &Self) -> bool {
         let Some(address) = self.number_of(session.outside_ip) else { return false };
         let port = session.outside_port;
-        if self.block_size != before.block_size
-            || self.deterministic.is_some() != before.deterministic.is_some()
-        {
+        if !self.is_like(before) {
             return false;
         }
         if let Some(function) = &self.deterministic {
@@ -33,9 +31,14 @@ impl Ports {
             && (self.block_size == 0 || old.is_some_and(|old| self.block_like(before, old).is_some()))
     }
 
-    /// The block here that has exactly the ports of a block there.
+    /// Are ports given out the same way, so that what one has given out may be the other's?
+    fn is_like(&self, other: &Self) -> bool {
+        self.block_size == other.block_size && self.deterministic.is_some() == other.deterministic.is_some()
+    }
+
+    /// The block here that has exactly the ports of a block there, if blocks there can be taken over at all.
     pub(crate) fn block_like(&self, there: &Self, block: BlockRef) -> Option<BlockRef> {
-        if self.block_size != there.block_size {
+        if !self.is_like(there) {
             return None;
         }
         let row = there.block_row(block);
@@ -49,8 +52,7 @@ impl Ports {
         old.set_forwards(Vec::new(), now_s);
         let mut fresh: Vec<Option<Address>> =
             std::mem::take(&mut self.addresses).into_iter().map(Some).collect();
-        let same_kind =
-            self.block_size == old.block_size && self.deterministic.is_some() == old.deterministic.is_some();
+        let same_kind = self.is_like(old);
         // An address that both have keeps its number; the others take what is free then.
         let mut places: Vec<Option<u16>> = Vec::new();
         places.resize(old.addresses.len(), None);

@@ -585,6 +585,12 @@ impl Reference {
         self.sessions.keys().copied().filter(|flow| flow.1.ip == host).collect()
     }
 
+    /// Is the endpoint of those beyond deterministic subscribers' own (RFC 7422 §2, step 4)?
+    #[must_use]
+    pub fn is_overflow(&self, outside: Endpoint) -> bool {
+        policy::in_overflow(&self.policy, outside)
+    }
+
     fn add_forwards(&mut self) {
         for (proto, outside, inside) in policy::forwards(&self.policy) {
             if !self

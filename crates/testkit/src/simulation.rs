@@ -37,6 +37,8 @@ pub struct Summary {
     pub from_six: u64,
     /// Packets of these from IPv4 to IPv6.
     pub to_six: u64,
+    /// Of these, packets with a port beyond their deterministic subscriber's own (RFC 7422 §2, step 4).
+    pub overflowed: u64,
     /// Packets dropped for a shortage.
     pub shortages: u64,
     /// Packets dropped by filter or for want of a mapping.
@@ -63,6 +65,7 @@ impl Summary {
         self.translated += other.translated;
         self.from_six += other.from_six;
         self.to_six += other.to_six;
+        self.overflowed += other.overflowed;
         self.shortages += other.shortages;
         self.refused += other.refused;
         self.answered += other.answered;
@@ -288,6 +291,9 @@ impl Simulation {
             (None, [reason]) => Shown::Dropped(*reason),
             (passed, drops) => return Err(format!("two fates or none: {passed:?} and {drops:?}")),
         };
+        if let Shown::Translated(outside) = shown {
+            self.summary.overflowed += u64::from(self.references[side].is_overflow(outside));
+        }
         self.tell(&format!("side {side} out {proto} {inside} > {remote} {flags:02x} {shown:?}"));
         let told = self.references[side].went_out(proto, inside, remote, flags, shown);
         told.map_err(|error| format!("{proto} {inside} to {remote}, flags {flags:02x}: {error}; {shown:?}"))

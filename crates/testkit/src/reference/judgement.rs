@@ -6,7 +6,7 @@ use carrack_base::{Proto, Reason};
 use carrack_nat::policy::{Assignment, Pooling};
 use carrack_nat::row::Endpoint;
 
-use super::policy::{block, in_pool, one_to_one, share};
+use super::policy::{block, in_overflow, in_pool, one_to_one, ports_of_blocks, share};
 use super::state::Life;
 use super::{Flow, Kind, Local, Reference};
 
@@ -49,8 +49,11 @@ impl Reference {
         let subscriber = self.subscriber(inside.ip);
         if matches!(self.policy.assignment, Assignment::Deterministic { .. }) {
             let (ip, first, last) = share(&self.policy, subscriber).ok_or("he has no share (RFC 7422)")?;
-            if outside.ip != ip || !(first..=last).contains(&outside.port) {
-                return Err(format!("RFC 7422: {outside} is not in his share"));
+            let is_own = (first..=last).contains(&outside.port);
+            if outside.ip != ip || !(is_own || in_overflow(&self.policy, outside)) {
+                return Err(format!(
+                    "RFC 7422: {outside} is neither in his share nor beyond it on its address"
+                ));
             }
         }
         let lives = self.mapping_lives();
@@ -92,6 +95,9 @@ impl Reference {
         outside: Endpoint,
     ) -> Result<(), String> {
         self.judge_endpoint(proto, inside, outside, None)?;
+        if in_overflow(&self.policy, outside) && !self.share_may_be_full(proto, self.subscriber(inside.ip)) {
+            return Err(format!("RFC 7422 §2: {outside} though he has ports of his own left"));
+        }
         let limits = &self.policy.limits;
         let by_proto = limits.ports_by_proto_max.get(proto.index()).copied().unwrap_or(0);
         let subscriber = self.subscriber(inside.ip);
@@ -183,18 +189,13 @@ impl Reference {
                 reached(None, limits.ports_max) || reached(Some(proto), by_proto)
             }
             Reason::NatRateLimit => self.may_exceed_rate(subscriber),
-            Reason::NatBlockLimit => match self.policy.assignment {
-                Assignment::Blocks { size, per_subscriber_max, .. } => self.may_have_filled(
-                    proto,
-                    subscriber,
-                    usize::from(size) * usize::from(per_subscriber_max),
-                ),
-                _ => false,
-            },
+            Reason::NatBlockLimit => {
+                let ports = ports_of_blocks(&self.policy);
+                let own = share(&self.policy, subscriber).map_or(0, |(_, first, last)| last - first + 1);
+                ports > 0 && self.may_have_filled(proto, subscriber, ports + usize::from(own))
+            }
             Reason::NatPortsExhausted => match self.policy.assignment {
-                Assignment::Deterministic { ports_per_subscriber: size, .. } => {
-                    self.may_have_filled(proto, subscriber, usize::from(size))
-                }
+                Assignment::Deterministic { .. } => self.share_may_be_full(proto, subscriber),
                 _ => self.policy.pooling == Pooling::Paired,
             },
             Reason::NatPoolExhausted => match self.policy.assignment {
@@ -217,6 +218,21 @@ impl Reference {
     fn may_have_filled(&self, proto: Proto, subscriber: IpAddr, ports: usize) -> bool {
         let forwarded = super::policy::forwards(&self.policy).iter().filter(|f| f.0 == proto).count();
         self.ports(subscriber, Some(proto), Life::Maybe) + forwarded >= ports
+    }
+
+    /// May all of a deterministic subscriber's own ports of the protocol be taken, by him or by forward rules?
+    fn share_may_be_full(&self, proto: Proto, subscriber: IpAddr) -> bool {
+        let Some((ip, first, last)) = share(&self.policy, subscriber) else { return false };
+        let is_own = |at: Endpoint| at.ip == ip && (first..=last).contains(&at.port);
+        let lives = self.mapping_lives();
+        let taken = self.mappings.iter().filter(|(id, m)| {
+            (m.proto, m.kind, self.subscriber(m.inside.ip)) == (proto, Kind::Dynamic, subscriber)
+                && m.outside.is_none_or(is_own)
+                && lives.get(id).is_some_and(|life| *life != Life::No)
+        });
+        let rules = super::policy::forwards(&self.policy);
+        let forwarded = rules.iter().filter(|f| f.0 == proto && is_own(f.1));
+        taken.count() + forwarded.count() > usize::from(last - first)
     }
 
     fn may_exceed_rate(&self, subscriber: IpAddr) -> bool {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use carrack_base::{Prefix4, Prefix6, Proto};
 use carrack_nat::Inside;
 use carrack_nat::nat64::Nat64Prefix;
-use carrack_nat::policy::{Assignment, Instance, StaticRule};
+use carrack_nat::policy::{Assignment, Instance, Overflow, Pool, StaticRule};
 use carrack_nat::row::{Endpoint, HostEndpoint};
 use carrack_wire::tcp::flag;
 
@@ -146,7 +146,9 @@ pub(super) fn share(policy: &Instance, subscriber: IpAddr) -> Option<(u32, u16, 
     let Assignment::Deterministic { ports_per_subscriber, .. } = policy.assignment else { return None };
     let pool = policy.pools.first()?;
     let shares = policy.pools.iter().flat_map(|p| &p.ranges).flat_map(|r| r.first..=r.last).flat_map(|ip| {
-        let fits = (pool.port_last - pool.port_first + 1) / ports_per_subscriber;
+        let own =
+            pool.port_last - pool.port_first + 1 - overflow(policy).map_or(0, |overflow| overflow.ports);
+        let fits = own / ports_per_subscriber;
         (0..fits).map(move |n| (ip, pool.port_first + n * ports_per_subscriber))
     });
     let mut pairs = subscribers(policy).into_iter().zip(shares);
@@ -171,9 +173,41 @@ fn subscribers(policy: &Instance) -> Vec<IpAddr> {
     all
 }
 
+/// RFC 7422 §2, step 4: what deterministic subscribers get blocks of once their own ports are used up.
+fn overflow(policy: &Instance) -> Option<Overflow> {
+    match policy.assignment {
+        Assignment::Deterministic { overflow, .. } => overflow,
+        Assignment::Blocks { .. } | Assignment::Arbitrary => None,
+    }
+}
+
+fn pool_of(policy: &Instance, ip: u32) -> Option<&Pool> {
+    policy.pools.iter().find(|pool| pool.ranges.iter().any(|range| range.contains(ip)))
+}
+
+/// Is it one of the last ports of its address, which are nobody's own?
+pub(super) fn in_overflow(policy: &Instance, outside: Endpoint) -> bool {
+    overflow(policy).zip(pool_of(policy, outside.ip)).is_some_and(|(overflow, pool)| {
+        (pool.port_first..=pool.port_last).contains(&outside.port)
+            && outside.port > pool.port_last - overflow.ports
+    })
+}
+
 /// The block that a port is in, by address and number.
 pub(super) fn block(policy: &Instance, outside: Endpoint) -> Option<(u32, u16)> {
-    let Assignment::Blocks { size, .. } = policy.assignment else { return None };
-    let pool = policy.pools.iter().find(|p| p.ranges.iter().any(|range| range.contains(outside.ip)))?;
-    Some((outside.ip, outside.port.checked_sub(pool.port_first)? / size))
+    let pool = pool_of(policy, outside.ip)?;
+    let (first, size) = match policy.assignment {
+        Assignment::Blocks { size, .. } => (pool.port_first, size),
+        _ => {
+            let overflow = overflow(policy)?;
+            (pool.port_last - overflow.ports + 1, overflow.blocks.size)
+        }
+    };
+    Some((outside.ip, outside.port.checked_sub(first)? / size))
+}
+
+/// The ports of the blocks that a subscriber may have, or 0.
+pub(super) fn ports_of_blocks(policy: &Instance) -> usize {
+    let blocks = policy.assignment.blocks();
+    blocks.map_or(0, |blocks| usize::from(blocks.size) * usize::from(blocks.per_subscriber_max))
 }

@@ -3,7 +3,7 @@
 use carrack_nat::policy::{Assignment, Instance};
 
 use super::policy::{
-    forward_at, forwards, in_pool, is_denied, is_exempt, one_to_one, seen_as, share, subscriber_of,
+    forward_at, forwards, in_overflow, in_pool, is_denied, is_exempt, one_to_one, seen_as, share, subscriber_of,
 };
 use super::state::Life;
 use super::{Flow, Kind, Mapping, Reference};
@@ -90,10 +90,15 @@ impl Reference {
             (Assignment::Arbitrary, Assignment::Arbitrary) => {}
             (Assignment::Blocks { size: a, .. }, Assignment::Blocks { size: b, .. }) if a == b => {}
             (Assignment::Deterministic { .. }, Assignment::Deterministic { .. }) => {
+                let size = |policy: &Instance| policy.assignment.blocks().map(|blocks| blocks.size);
+                let beyond = in_overflow(&self.policy, outside) && in_overflow(policy, outside);
                 let share = share(policy, self.subscriber(inside.ip));
-                return sure(share.is_some_and(|(ip, first, last)| {
-                    ip == outside.ip && (first..=last).contains(&outside.port)
-                }));
+                return sure(
+                    size(&self.policy) == size(policy)
+                        && share.is_some_and(|(ip, first, last)| {
+                            ip == outside.ip && ((first..=last).contains(&outside.port) || beyond)
+                        }),
+                );
             }
             _ => return Life::No,
         }

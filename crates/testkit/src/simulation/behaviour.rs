@@ -7,7 +7,8 @@ use carrack_base::{InstanceId, PoolId, Prefix4, Prefix6, Proto, Range4, VrfId};
 use carrack_nat::Inside;
 use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
 use carrack_nat::policy::{
-    Assignment, Filtering, Instance, Limits, Mapping, Pool, Pooling, StaticRule, Timeouts,
+    Assignment, BlockRules, Filtering, Instance, Limits, Mapping, Overflow, Pool, Pooling, StaticRule,
+    Timeouts,
 };
 
 use crate::random::Random;
@@ -157,7 +158,13 @@ fn draw_assignment(random: &mut Random) -> Assignment {
         0 => Assignment::Arbitrary,
         1 => Assignment::Blocks { size: 16, per_subscriber_max: 4, idle_release_s: 100 },
         2 => Assignment::Blocks { size: 8, per_subscriber_max: 3, idle_release_s: 0 },
-        _ => Assignment::Deterministic { ports_per_subscriber: 32, overflow: None },
+        _ if random.one_in(3) => Assignment::Deterministic { ports_per_subscriber: 32, overflow: None },
+        // So few that some need more, and not enough for all of them.
+        _ => {
+            let blocks = BlockRules { size: 8, per_subscriber_max: 2, idle_release_s: 60 };
+            let overflow = Some(Overflow { ports: 64, blocks });
+            Assignment::Deterministic { ports_per_subscriber: [2, 4, 32][random.below(3)], overflow }
+        }
     }
 }
 
