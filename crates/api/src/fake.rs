@@ -182,6 +182,7 @@ impl Backend for Fake {
             side: "outside".into(),
             vlan: "100".into(),
             link: false,
+            link_resumed: 3,
             mac: "02:00:00:00:00:02".into(),
             addresses: vec!["192.0.2.2/30".into(), "192.0.2.6/30".into()],
             ..inside.clone()

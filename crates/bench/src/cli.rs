@@ -18,6 +18,7 @@ use crate::log::{LogArgs, LogReport, log};
 use crate::machine::{MachineArgs, MachineReport, machine};
 use crate::report::ForwardReport;
 use crate::setup::{SetupArgs, SetupReport, setup};
+use crate::stalls::{StallsArgs, StallsReport, stalls};
 
 /// Reproducible measurements.
 #[derive(Debug, Args)]
@@ -79,6 +80,16 @@ pub enum What {
   carrack bench churn --sessions 2000000 --rate 30000 --load 80% --seconds 60
   carrack bench churn --sessions 100000 --json | jq '.lost, .missed, .drops'")]
     Churn(ChurnArgs),
+    /// How long packets wait while sessions are listed and configurations reloaded
+    ///
+    /// Bursts of random sessions follow each other without a pause while management lists all sessions, then reloads with
+    /// other timers, a larger pool, fewer ports and half the subscribers. Each burst is timed with what the worker does
+    /// before the next. It is a failure when one takes longer than a millisecond.
+    #[command(after_help = "Examples:
+  carrack bench stalls
+  carrack bench stalls --sessions 10000000
+  carrack bench stalls --json | jq '.asked[] | {what, max_us, dropped}'")]
+    Stalls(StallsArgs),
     /// Published: an appliance on 84 processors (2019), static NAT, 99.6 million sessions
     ///
     /// Set-up rate without loss (stepped, tables flushed between steps), fill, memory, throughput both ways without loss
@@ -180,6 +191,10 @@ pub fn run(args: BenchArgs, json: bool) -> ExitCode {
         What::Churn(args) => {
             let report = checked(args.seconds).and_then(|()| churn(&args));
             report.finish(json || args.json, ChurnReport::print, |r| r.ok)
+        }
+        What::Stalls(args) => {
+            let report = checked(args.seconds).and_then(|()| stalls(&args));
+            report.finish(json || args.json, StallsReport::print, |r| r.ok)
         }
         What::Eantc(args) => run_lab(&args, json, eantc),
         What::Paper(args) => run_lab(&args, json, paper),

@@ -24,6 +24,7 @@ mod report;
 mod rfc2544;
 mod rig;
 mod setup;
+mod stalls;
 mod world;
 
 pub use cli::{BenchArgs, run};

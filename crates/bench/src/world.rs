@@ -282,6 +282,11 @@ fn stateless_plan() -> Arc<Plan> {
     Arc::new(Plan::new(Arc::new(snapshot)))
 }
 
+/// A later plan with this instance.
+pub fn plan_of(generation: u64, instance: Instance) -> Arc<Plan> {
+    Arc::new(Plan::new(Arc::new(Snapshot { generation, ..snapshot(vec![instance], false) })))
+}
+
 /// The plan with this instance, of tagged interfaces if so.
 pub fn plan_with(instance: Instance, tagged: bool) -> Arc<Plan> {
     Arc::new(Plan::new(Arc::new(snapshot(vec![instance], tagged))))

@@ -13,6 +13,7 @@ use carrack_pipeline::snapshot::Snapshot;
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::apply::PendingApply;
+use crate::links::Link;
 use crate::mail::ControlEnds;
 use crate::port_control::PortControl;
 pub(crate) use crate::request::InForce;
@@ -73,6 +74,8 @@ pub(crate) struct ControlState {
     /// Workers that a reload waits for no more: the generation, and who.
     pub(crate) late: Vec<(u64, usize)>,
     watched: Now,
+    /// By port.
+    pub(crate) links: Vec<Link>,
     quiet: Option<(u64, Now)>,
 }
 
@@ -385,6 +388,7 @@ impl Control {
             report.write(&mut words);
             board.publish(&words);
         }
+        self.watch_links();
     }
 
     fn watch_workers(&self) {

@@ -41,6 +41,8 @@ pub struct PortRow {
     pub name: String,
     /// Link and counters, a second old at most.
     pub report: PortReport,
+    /// How often the link came back after it was lost.
+    pub resumed: u64,
 }
 
 /// An interface with its port.
@@ -300,7 +302,8 @@ impl Handle {
     fn port(&self, snapshot: &Snapshot, id: PortId) -> Option<PortRow> {
         let board = self.shared.port_board(id.index())?;
         let name = snapshot.ports.get(id.index()).map(|port| port.name.clone()).unwrap_or_default();
-        Some(PortRow { id, name, report: PortReport::read(&mut Words(&board.read())) })
+        let report = PortReport::read(&mut Words(&board.read()));
+        Some(PortRow { id, name, report, resumed: self.shared.port_resumed(id.index()) })
     }
 
     fn dump<T>(

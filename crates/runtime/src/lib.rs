@@ -14,6 +14,7 @@ mod daemon;
 mod event_log;
 mod handle;
 mod launch;
+mod links;
 mod lock;
 mod logger;
 mod mail;

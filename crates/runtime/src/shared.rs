@@ -1,6 +1,6 @@
 //! What all threads of the daemon can see.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -42,6 +42,7 @@ pub(crate) struct Shared {
     pub host: Mutex<ControlCounters>,
     boards: Vec<Board>,
     port_boards: Vec<Board>,
+    port_resumed: Vec<AtomicU64>,
     board_words: usize,
     states: Vec<AtomicU8>,
     streams: AtomicUsize,
@@ -84,6 +85,7 @@ impl Shared {
             host: Mutex::default(),
             boards: (0..workers).map(|_| Board::new(board_words)).collect(),
             port_boards: (0..ports).map(|_| Board::new(PortReport::WORDS)).collect(),
+            port_resumed: (0..ports).map(|_| AtomicU64::new(0)).collect(),
             board_words,
             states: (0..workers).map(|_| AtomicU8::new(WorkerState::Running as u8)).collect(),
             streams: AtomicUsize::new(0),
@@ -111,6 +113,17 @@ impl Shared {
 
     pub(crate) fn port_board(&self, index: usize) -> Option<&Board> {
         self.port_boards.get(index)
+    }
+
+    /// How often the port's link came back.
+    pub(crate) fn port_resumed(&self, index: usize) -> u64 {
+        self.port_resumed.get(index).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn count_port_resumed(&self, index: usize) {
+        if let Some(count) = self.port_resumed.get(index) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn worker_state(&self, index: usize) -> WorkerState {

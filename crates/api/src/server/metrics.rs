@@ -86,7 +86,8 @@ fn interfaces(page: &mut Page, backend: &dyn Backend) -> Result<(), Failure> {
         page.sample("carrack_interface_link", &[("interface", &i.name)], u8::from(i.link));
     }
     type Get = fn(&crate::types::Interface) -> u64;
-    let families: [(&str, &str, Get); 5] = [
+    let families: [(&str, &str, Get); 6] = [
+        ("carrack_interface_link_resumed_total", "Times the device's link came back.", |i| i.link_resumed),
         ("carrack_interface_rx_packets_total", "Packets received by the interface.", |i| i.rx_packets),
         ("carrack_interface_rx_bytes_total", "Bytes received by the interface.", |i| i.rx_bytes),
         ("carrack_interface_rx_missed_packets_total", "Packets the device missed.", |i| i.rx_missed),

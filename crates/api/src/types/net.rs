@@ -22,6 +22,8 @@ pub struct Interface {
     pub up: bool,
     /// Does the device see a link?
     pub link: bool,
+    /// How often the link came back after it was lost, such as by a shared-memory peer that was started again.
+    pub link_resumed: u64,
     /// MAC address.
     pub mac: String,
     /// Largest IP packet, bytes.

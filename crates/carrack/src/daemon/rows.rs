@@ -76,6 +76,7 @@ pub(super) fn interface(row: &InterfaceRow, device: String) -> Interface {
         vrf: row.vrf.clone(),
         up: i.up,
         link: link.up,
+        link_resumed: row.port.resumed,
         mac: i.mac.to_string(),
         mtu: i.mtu,
         addresses: addresses(i),

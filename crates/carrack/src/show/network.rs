@@ -12,6 +12,7 @@ pub fn interfaces(out: &mut dyn Write, all: Vec<Interface>) -> io::Result<()> {
     let mut table = Table::new(&[
         left("NAME"),
         left("STATE"),
+        right("RESUMED"),
         left("SIDE"),
         left("VRF"),
         left("VLAN"),
@@ -32,6 +33,7 @@ pub fn interfaces(out: &mut dyn Write, all: Vec<Interface>) -> io::Result<()> {
         table.row(vec![
             i.name,
             state.into(),
+            number(i.link_resumed),
             i.side,
             i.vrf,
             dash(i.vlan),

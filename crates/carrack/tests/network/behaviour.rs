@@ -34,35 +34,6 @@ fn a_smaller_outside_mtu_is_told_to_senders_that_forbid_fragments_and_fragmented
 }
 
 #[test]
-fn a_subscriber_behind_a_vlan_reaches_the_internet() {
-    let vlan = "\n[[interface]]\nname = \"business\"\nparent = \"inside\"\nvlan = 100\nside = \"inside\"\n\
-                address = [\"100.64.100.1/24\"]\n";
-    let edit = |config: String| {
-        let config = replace(&config, "\n[[route]]", &format!("{vlan}\n[[route]]"));
-        replace(&config, "subscribers = [\"100.64.0.0/24\"]", "subscribers = [\"100.64.0.0/16\"]")
-    };
-    let Some(lab) = lab("vlan", Io::AfXdp, edit) else { return };
-    let link = crate::exec(&lab, Ns::Sub1, "ip link add link eth0 name eth0.100 type vlan id 100");
-    if link.stderr.contains("Unknown device type") {
-        eprintln!("not run: this kernel has no VLAN interfaces (module 8021q)");
-        return;
-    }
-    for step in [
-        "ip link set eth0.100 up",
-        "ip address add 100.64.100.7/24 dev eth0.100",
-        "ip route add 203.0.113.0/24 via 100.64.100.1",
-    ] {
-        must(&lab, Ns::Sub1, step);
-    }
-    assert!(pings(&lab, Ns::Sub1, plan::SERVER), "{}", lab.log("router"));
-    let page = must(&lab, Ns::Sub1, &format!("curl --silent --max-time 5 http://{}/", plan::SERVER));
-    assert!(page.contains("Internet"), "{page}");
-    // The untagged subscriber beside it still works.
-    assert!(pings(&lab, Ns::Sub2, plan::SERVER));
-    assert_conservation(&lab);
-}
-
-#[test]
 fn three_hundred_connections_at_once_all_succeed() {
     let Some(lab) = plain("many") else { return };
     let shell = format!(

@@ -11,10 +11,12 @@ mod ipv6;
 mod life;
 mod limits;
 mod manage;
+mod memif;
 mod nat64;
 mod nat_type;
 mod outside;
 mod port_control;
+mod overlap;
 
 use std::path::PathBuf;
 use std::time::Duration;
