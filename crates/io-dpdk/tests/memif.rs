@@ -43,38 +43,6 @@ fn frames_cross_to_another_process_and_back_unchanged() {
     }
 }
 
-/// A client whose server dies connects again to the one that takes its place.
-#[test]
-fn client_connects_again_when_its_server_comes_back() {
-    need_root!();
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let dpdk = common::dpdk();
-    let socket: PathBuf = directory.path().join("server.sock");
-    let server = format!("memif:{},id=4,role=server", socket.display());
-    let start = || {
-        let peer = start_peer(&server);
-        until("the server listens", || socket.exists());
-        peer
-    };
-    let mut peer = start();
-    let mut port = open(&dpdk, &format!("memif:{},id=4,role=client", socket.display()));
-    until("it connects", || port.link().up);
-    shuttle(&dpdk, port.as_mut());
-    peer.kill().expect("the peer is ours");
-    peer.wait().expect("the peer is ours");
-    until("the lost server is noticed", || !port.link().up);
-    send_into_the_void(&dpdk, port.as_mut());
-    // A program that was killed leaves its socket.
-    let _ = std::fs::remove_file(&socket);
-    let mut peer = start();
-    until("it connects again", || port.link().up);
-    shuttle(&dpdk, port.as_mut());
-    peer.kill().expect("the peer is ours");
-    peer.wait().expect("the peer is ours");
-    drop(port);
-    assert_eq!(dpdk.pool_usage().outstanding(), 0, "every buffer came home");
-}
-
 /// Without a peer nothing is sent, and nothing is kept.
 fn send_into_the_void(dpdk: &Dpdk, port: &mut dyn PacketIo) {
     let mut pool = dpdk.pool();
