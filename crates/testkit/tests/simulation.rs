@@ -30,7 +30,7 @@ fn workers_and_reference_agree() {
     // A simulation in which nothing happens proves nothing.
     assert!(total.translated > 5_000 && total.answered > 1_000, "{total:?}");
     assert!(total.shortages > 100 && total.refused > 100, "{total:?}");
-    assert!(total.overflowed > 20, "{total:?}");
+    assert!(total.overflowed > 5, "{total:?}");
     assert!(total.hairpinned > 50 && total.errors > 100 && total.pieces > 100, "{total:?}");
     assert!(total.from_six > 1_000 && total.to_six > 500, "{total:?}");
     assert!(total.reloads > 50 && total.survivors > 1_000 && total.deleted > 100, "{total:?}");

@@ -3,7 +3,8 @@
 use carrack_nat::policy::{Assignment, Instance};
 
 use super::policy::{
-    forward_at, forwards, in_overflow, in_pool, is_denied, is_exempt, one_to_one, seen_as, share, subscriber_of,
+    forward_at, forwards, in_overflow, in_pool, is_denied, is_exempt, one_to_one, seen_as, share,
+    subscriber_of,
 };
 use super::state::Life;
 use super::{Flow, Kind, Mapping, Reference};

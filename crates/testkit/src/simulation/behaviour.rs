@@ -163,7 +163,7 @@ fn draw_assignment(random: &mut Random) -> Assignment {
         _ => {
             let blocks = BlockRules { size: 8, per_subscriber_max: 2, idle_release_s: 60 };
             let overflow = Some(Overflow { ports: 64, blocks });
-            Assignment::Deterministic { ports_per_subscriber: [2, 4, 32][random.below(3)], overflow }
+            Assignment::Deterministic { ports_per_subscriber: [2, 2, 4][random.below(3)], overflow }
         }
     }
 }
