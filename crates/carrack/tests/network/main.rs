@@ -15,8 +15,8 @@ mod memif;
 mod nat64;
 mod nat_type;
 mod outside;
-mod port_control;
 mod overlap;
+mod port_control;
 
 use std::path::PathBuf;
 use std::time::Duration;
