@@ -16,12 +16,21 @@ pub(crate) struct Field {
     pub(crate) closed: Vec<u32>,
     pub(crate) awaited: Vec<SocketAddrV4>,
     pub(crate) notes: Vec<Note>,
+    pub(crate) calls: Vec<(u16, u16)>,
     pub(crate) room: bool,
 }
 
 impl Default for Field {
     fn default() -> Self {
-        Self { opened: vec![], dialogs: vec![], closed: vec![], awaited: vec![], notes: vec![], room: true }
+        Self {
+            opened: vec![],
+            dialogs: vec![],
+            closed: vec![],
+            awaited: vec![],
+            notes: vec![],
+            calls: vec![],
+            room: true,
+        }
     }
 }
 
@@ -34,6 +43,10 @@ impl Ground for Field {
         self.opened.push(want.inside_port);
         self.dialogs.push(want.dialog);
         Some(SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 20_000 + want.inside_port % 1_000))
+    }
+
+    fn keep_call(&mut self, want: &Want, remote: u16) {
+        self.calls.push((want.inside_port, remote));
     }
 
     fn inside_port(&mut self, _: Proto, outside_port: u16) -> Option<u16> {

@@ -11,6 +11,7 @@ pub mod ftp;
 #[cfg(test)]
 mod ground;
 pub mod h323;
+pub mod pptp;
 pub mod rtsp;
 pub mod sip;
 pub mod stream;
@@ -37,11 +38,13 @@ pub enum Protocol {
     Rtsp = 3,
     /// ITU-T H.323: H.225.0 and H.245.
     H323 = 4,
+    /// RFC 2637.
+    Pptp = 5,
 }
 
 impl Protocol {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Ftp, Self::Tftp, Self::Sip, Self::Rtsp, Self::H323];
+    pub const ALL: [Self; 6] = [Self::Ftp, Self::Tftp, Self::Sip, Self::Rtsp, Self::H323, Self::Pptp];
 
     /// The word for config, CLI and metrics.
     #[must_use]
@@ -51,6 +54,7 @@ impl Protocol {
             Self::Tftp => "tftp",
             Self::Sip => "sip",
             Self::Rtsp => "rtsp",
+            Self::Pptp => "pptp",
             Self::H323 => "h323",
         }
     }
@@ -70,6 +74,7 @@ impl Protocol {
             Self::Tftp => matches!((proto, port), (Proto::Udp, 69)),
             Self::Sip => matches!((proto, port), (Proto::Tcp | Proto::Udp, 5_060)),
             Self::Rtsp => matches!((proto, port), (Proto::Tcp, 554)),
+            Self::Pptp => matches!((proto, port), (Proto::Tcp, 1_723)),
             Self::H323 => matches!((proto, port), (Proto::Tcp, h323::PORT)),
         }
     }
@@ -82,6 +87,7 @@ impl Protocol {
             Self::Tftp => &tftp::Tftp,
             Self::Sip => &sip::Sip,
             Self::Rtsp => &rtsp::Rtsp,
+            Self::Pptp => &pptp::Pptp,
             Self::H323 => &h323::H323,
         }
     }
@@ -144,7 +150,7 @@ pub enum From {
 /// An expected connection to the subscriber's host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Want {
-    /// Transport protocol.
+    /// Transport protocol; [`Proto::Other`] is a call's packets (enhanced GRE), which have a number for a port.
     pub proto: Proto,
     /// Port of the subscriber's host it will arrive at.
     pub inside_port: u16,
@@ -239,6 +245,9 @@ impl Note {
 pub trait Ground {
     /// Gives the inside port an outside endpoint, and lets in who is expected. `None` when there is no room for it.
     fn open(&mut self, want: &Want) -> Option<SocketAddrV4>;
+    /// Keeps a call between the subscriber's host and the far end going, which has this number there: `want` for what
+    /// comes in, and likewise for what goes out.
+    fn keep_call(&mut self, want: &Want, remote: u16);
     /// The port of the subscriber's host that this port of its outside address leads to.
     fn inside_port(&mut self, proto: Proto, outside_port: u16) -> Option<u16>;
     /// A connection to this outside endpoint, the far end's or what [`Ground::open`] gave, is another control connection of
@@ -261,6 +270,8 @@ pub struct Memory {
     pub ftp: ftp::Memory,
     /// RTSP's part.
     pub rtsp: rtsp::Memory,
+    /// PPTP's part.
+    pub pptp: pptp::Memory,
     /// H.323's part.
     pub h323: h323::Memory,
 }

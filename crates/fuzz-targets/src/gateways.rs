@@ -19,6 +19,10 @@ impl Ground for Field {
         Some(SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), want.inside_port ^ 0x4001))
     }
 
+    fn keep_call(&mut self, want: &Want, remote: u16) {
+        assert!(want.inside_port != 0 && remote != 0, "{want:?}");
+    }
+
     fn inside_port(&mut self, _: Proto, outside_port: u16) -> Option<u16> {
         (!outside_port.is_multiple_of(3)).then_some(outside_port ^ 0x4001)
     }

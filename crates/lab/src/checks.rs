@@ -5,6 +5,7 @@ mod inbound;
 mod manage;
 mod path;
 mod port_control;
+mod pptp;
 pub mod rtsp;
 pub mod sip;
 pub(crate) mod speed;
@@ -74,6 +75,7 @@ pub fn all() -> Vec<Check> {
         any("hairpin call", inbound::hairpin),
         any("unsolicited inbound", inbound::unsolicited),
         carrack("port opened by its host (NAT-PMP)", port_control::natpmpc),
+        carrack("PPTP, one call number twice", pptp::calls),
         any("TCP throughput", speed::tcp),
         carrack("session table", manage::sessions),
         carrack("subscribers", manage::subscribers),

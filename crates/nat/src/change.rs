@@ -268,6 +268,7 @@ impl Nat {
             return true;
         }
         let Some(after) = after else { return false };
+        let session = &self.judged(session);
         let endpoint_kept = match (fresh, self.states.get(at)) {
             (None, _) => true,
             (Some(new), Some(old)) => {

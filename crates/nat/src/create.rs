@@ -81,6 +81,7 @@ impl Nat {
         let shared = inside.and_then(|inside| {
             self.tables.find_mapping_of(inside, flow.vrf, flow.proto, Direction::Out, six)
         });
+        let shared = shared.filter(|id| flow.proto != Proto::Other || self.has_static(*id));
         // A full table refuses before anything is taken (and reported) that would be given back at once.
         // RFC 6888 REQ-11a: the packet is dropped, whatever is short. RFC 6888 REQ-11d: nothing is evicted for it.
         // RFC 4787 REQ-11: a shortage refuses; it changes no behaviour.
@@ -183,7 +184,8 @@ impl Nat {
             let outside = Endpoint { ip: outside_ip, port: inside.port };
             return self.add_one_to_one(instance, subscriber_id, inside, outside, flow.proto);
         }
-        if flow.proto == Proto::Other {
+        // What a gateway asks for is no packet's and has a number like a port.
+        if flow.proto == Proto::Other && flow.ip_proto != 0 {
             // RFC 6146 §3.4.
             let six = flow.is_six();
             return Err(if six { Reason::Nat64ProtocolUnsupported } else { Reason::NatProtocolUnsupported });
@@ -309,13 +311,16 @@ impl Nat {
         let remote = flow.remote(direction);
         let refresh_in = instance.inbound_refresh.get(flow.proto.index()).copied().unwrap_or(true);
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
+        let is_call = flow.proto == Proto::Other && direction == Direction::Out && !mapping.is_static();
+        let (inside_port, outside_port) =
+            if is_call { (flow.sport, flow.sport) } else { (mapping.inside_port, mapping.outside_port) };
         let mut line = Session {
             inside_ip: mapping.inside_ip,
             remote_ip: remote.ip,
             outside_ip: mapping.outside_ip,
-            inside_port: mapping.inside_port,
+            inside_port,
             remote_port: remote.port,
-            outside_port: mapping.outside_port,
+            outside_port,
             inside_vrf: mapping.inside_vrf,
             outside_vrf: mapping.outside_vrf,
             proto: flow.proto as u8,
@@ -501,6 +506,10 @@ impl Nat {
             && let Some(admitted) = self.tables.is_admitted_by_pins(mapping, flow.src, flow.sport)
         {
             return admitted;
+        }
+        // A call is between two hosts.
+        if flow.proto == Proto::Other {
+            return false;
         }
         match instance.filtering.get(flow.proto.index()).copied().unwrap_or_default() {
             Filtering::EndpointIndependent => true,

@@ -2,6 +2,7 @@
 //! does not matter, only what it quotes (RFC 4787 REQ-12a).
 
 use carrack_base::{Proto, Reason, VrfId};
+use carrack_wire::gre;
 use carrack_wire::icmpv4::Icmpv4View;
 use carrack_wire::icmpv6::Icmpv6View;
 use carrack_wire::ipv4::Ipv4View;
@@ -214,9 +215,10 @@ fn inner_flow(flow: &Flow, direction: Direction, frame: &[u8]) -> Result<(Flow, 
             Direction::In => (word(4), Some(0)),
             Direction::Out => (Some(0), word(4)),
         },
-        Proto::Other => match direction {
-            Direction::In => (Some(0), Some(u16::from(embedded.protocol()))),
-            Direction::Out => (Some(u16::from(embedded.protocol())), Some(0)),
+        Proto::Other => match (gre::call_of(embedded.protocol(), l4), direction) {
+            (Some(call), _) => (Some(gre::CALL_PORT), Some(call)),
+            (None, Direction::In) => (Some(0), Some(u16::from(embedded.protocol()))),
+            (None, Direction::Out) => (Some(u16::from(embedded.protocol())), Some(0)),
         },
     };
     let (Some(sport), Some(dport)) = (sport, dport) else { return Err(Reason::IcmpEmbeddedInvalid) };

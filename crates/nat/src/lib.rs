@@ -4,13 +4,14 @@
 //! [`WorkerGroup`].
 //! `flow` says what a packet is, `engine` finds its session and rewrites it, `create` makes sessions, `expire` ends
 //! them, `errors` carries ICMP errors across, `mediate` shows packets of control connections
-//! to application gateways and `expectations` lets in whom those expect, `manage` shows and deletes, `change` takes a new policy into force; `pool` and `blocks` give out ports, `directory` knows
+//! to application gateways, `expectations` lets in whom those expect and `calls` carries tunnels, `manage` shows and deletes, `change` takes a new policy into force; `pool` and `blocks` give out ports, `directory` knows
 //! whose address is whose.
 #![forbid(unsafe_code)]
 
 mod adopt;
 mod ask;
 mod blocks;
+mod calls;
 mod change;
 mod create;
 mod crossing;

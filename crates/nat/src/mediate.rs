@@ -139,6 +139,14 @@ impl Ground for Opening<'_> {
         opened.ok().map(|endpoint| socket(endpoint.ip, endpoint.port))
     }
 
+    fn keep_call(&mut self, want: &Want, remote: u16) {
+        if let Err(reason) = self.nat.keep_call(self.session, want, remote, self.now) {
+            let inside = self.session.inside().into();
+            self.nat.note_refusal(self.nat.slots.at(self.session.slot), inside, reason);
+            self.note(Note::NoRoom);
+        }
+    }
+
     fn inside_port(&mut self, proto: Proto, outside_port: u16) -> Option<u16> {
         let Session { outside_ip: ip, outside_vrf, .. } = *self.session;
         let endpoint = Endpoint { ip, port: outside_port };

@@ -81,7 +81,7 @@ impl Address {
     }
 
     fn map(&self, proto: Proto) -> Option<&PortMap> {
-        self.maps.as_ref()?.get(proto.index())
+        self.maps.as_ref()?.get(space(proto))
     }
 
     fn last(&self) -> u16 {
@@ -306,7 +306,7 @@ impl Ports {
     }
 
     fn count_used(&mut self, proto: Proto, change: i64) {
-        if let Some(used) = self.used.get_mut(proto.index()) {
+        if let Some(used) = self.used.get_mut(space(proto)) {
             *used = used.saturating_add_signed(change);
         }
     }
@@ -325,7 +325,7 @@ impl Ports {
     }
 
     pub(crate) fn bits(&mut self, address: u16, proto: Proto) -> Option<&mut PortMap> {
-        self.addresses.get_mut(usize::from(address))?.maps.as_mut()?.get_mut(proto.index())
+        self.addresses.get_mut(usize::from(address))?.maps.as_mut()?.get_mut(space(proto))
     }
 
     /// Gives a port to a subscriber's inside port.
@@ -482,7 +482,7 @@ impl Ports {
         now_s: u32,
         rng: &mut Rng,
     ) -> Option<Allocated> {
-        let proto = wish.proto.index();
+        let proto = space(wish.proto);
         loop {
             let home = self.addresses.get_mut(usize::from(address))?;
             let port = take_port(home.maps.as_mut()?.get_mut(proto)?, range.clone(), wish, now_s, rng)?;
@@ -649,6 +649,14 @@ fn take_port(
     let parity = wish.parity.then(|| Parity::of(wish.inside_port));
     map.alloc_in(range.clone(), hint, parity, now_s)
         .or_else(|| parity.filter(|_| !wish.strict).and_then(|_| map.alloc_in(range, hint, None, now_s)))
+}
+
+/// Whose numbers a protocol's are: those of calls are given out with the identifiers of ICMP.
+const fn space(proto: Proto) -> usize {
+    match proto {
+        Proto::Other => Proto::Icmp.index(),
+        Proto::Tcp | Proto::Udp | Proto::Icmp => proto.index(),
+    }
 }
 
 /// A worker's share of the most ports that may be held.

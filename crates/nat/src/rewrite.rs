@@ -4,6 +4,8 @@
 
 use carrack_base::Proto;
 use carrack_wire::checksum::Delta;
+use carrack_wire::gre;
+use carrack_wire::ipv4::protocol;
 
 use crate::flow::{Direction, Flow, Kind};
 use crate::line::Session;
@@ -116,6 +118,10 @@ fn rewrite_transport(proto: Proto, ip_proto: u8, port: u16, port_at: usize, delt
     match proto {
         Proto::Tcp | Proto::Udp => put16(l4, port_at, port),
         Proto::Icmp => put16(l4, 4, port),
+        // A call's number is that of the end it goes to. Other packets have none.
+        Proto::Other if ip_proto == protocol::GRE && port_at == 2 && port != 0 => {
+            put16(l4, gre::CALL_AT, port)
+        }
         Proto::Other => {}
     }
     let Some(at) = checksum_at(proto, ip_proto) else { return };

@@ -33,7 +33,11 @@ impl Nat {
         self.events.push(NatEvent::Translation {
             change,
             instance: self.slots.id(mapping.slot),
-            protocol: ip_number(mapping.proto()),
+            // All that a mapping of a shared address can be for, beside protocols with ports, is calls.
+            protocol: match mapping.proto() {
+                Proto::Other if !mapping.is_static() => protocol::GRE,
+                proto => ip_number(proto),
+            },
             inside,
             outside: mapping.outside(),
             remote: None,

@@ -292,7 +292,7 @@ impl Worker {
         match meta.flow.proto {
             _ if meta.flow.kind == Kind::IcmpError => {}
             Proto::Icmp => set_icmp_identifier(meta, port(4)),
-            Proto::Other => set_other_ports(meta),
+            Proto::Other => set_other_ports(meta, frame.bytes().get(l4..).unwrap_or(&[])),
             Proto::Tcp | Proto::Udp => meta.flow.sport = port(0),
         }
         meta.hash = self.nat.hash(&meta.flow, Direction::In);

@@ -9,7 +9,7 @@ use carrack_wire::ethernet::{MacAddr, ethertype};
 use carrack_wire::icmpv4::{Class, class_of};
 use carrack_wire::ipv4::{FLAG_MF, Ipv4View, OFFSET_MASK};
 use carrack_wire::tcp::flag;
-use carrack_wire::{checksum, vlan};
+use carrack_wire::{checksum, gre, vlan};
 
 use crate::burst::Meta;
 use crate::parse6;
@@ -422,7 +422,7 @@ pub(crate) fn transport(l4: &[u8], meta: &mut Meta) -> Result<(), Reason> {
             flow.bits = head[0];
             icmp(u16::from_be_bytes([head[4], head[5]]), meta)?;
         }
-        Proto::Other => set_other_ports(meta),
+        Proto::Other => set_other_ports(meta, l4),
     }
     Ok(())
 }
@@ -454,8 +454,15 @@ pub(crate) fn set_icmp_identifier(meta: &mut Meta, identifier: u16) {
     (meta.flow.sport, meta.flow.dport) = if inside_is_source { (identifier, 0) } else { (0, identifier) };
 }
 
-/// The protocol number is the remote endpoint's port, which keeps protocols apart.
-pub(crate) fn set_other_ports(meta: &mut Meta) {
+/// The protocol number is the remote endpoint's port, which keeps protocols apart; of a call's packets it is its number, for
+/// the end they go to.
+pub(crate) fn set_other_ports(meta: &mut Meta, l4: &[u8]) {
+    if meta.flow.family == Family::V4
+        && let Some(call) = gre::call_of(meta.flow.ip_proto, l4)
+    {
+        (meta.flow.sport, meta.flow.dport) = (gre::CALL_PORT, call);
+        return;
+    }
     let number = u16::from(meta.flow.ip_proto);
     let inside_is_source = meta.direction != Some(Direction::In);
     (meta.flow.sport, meta.flow.dport) = if inside_is_source { (0, number) } else { (number, 0) };

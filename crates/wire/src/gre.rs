@@ -4,6 +4,7 @@
 mod tests;
 
 use crate::be16;
+use crate::ipv4::protocol;
 
 const FLAG_CHECKSUM: u16 = 0x8000;
 const FLAG_ROUTING: u16 = 0x4000;
@@ -12,6 +13,25 @@ const FLAG_SEQUENCE: u16 = 0x1000;
 const FLAG_ACK: u16 = 0x0080;
 const VERSION_MASK: u16 = 0x0007;
 const PROTOCOL_PPP: u16 = 0x880b;
+
+/// Offset of a call's number in the header, octets.
+pub const CALL_AT: usize = 6;
+/// What takes the place of the port that a call's packet does not bear.
+pub const CALL_PORT: u16 = 47;
+
+/// The number of the call that a packet, or the start of one, is of: the one that the end it goes to has given it (RFC 2637
+/// §4.1). `None` for what is no enhanced GRE of PPTP, and for 0, which is no number.
+#[inline]
+#[must_use]
+pub fn call_of(ip_proto: u8, transport: &[u8]) -> Option<u16> {
+    if ip_proto != protocol::GRE {
+        return None;
+    }
+    let [flags, version, high, low, _, _, call @ ..] = transport.first_chunk::<8>()?;
+    let flags = u16::from_be_bytes([*flags, *version]) & !(FLAG_SEQUENCE | FLAG_ACK);
+    let is_one = flags == FLAG_KEY | 1 && u16::from_be_bytes([*high, *low]) == PROTOCOL_PPP;
+    Some(u16::from_be_bytes(*call)).filter(|call| is_one && *call != 0)
+}
 
 /// A checked GRE packet of version 0, or 1 as PPTP uses it.
 #[derive(Clone, Copy, Debug)]

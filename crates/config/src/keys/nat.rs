@@ -66,7 +66,7 @@ pub(super) const SECTIONS: &[SectionInfo] = &[
     list("nat.forward", STATIC, "Outside ports that lead to an inside host."),
 ];
 
-const GATEWAY: Kind = Word(&["ftp", "tftp", "sip", "rtsp", "h323"]);
+const GATEWAY: Kind = Word(&["ftp", "tftp", "sip", "rtsp", "h323", "pptp"]);
 const MAPPING: Kind = Word(&["endpoint-independent", "address-and-port-dependent"]);
 const FILTERING: Kind = Word(&["endpoint-independent", "address-dependent", "address-and-port-dependent"]);
 

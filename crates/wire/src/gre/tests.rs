@@ -35,3 +35,19 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn only_enhanced_gre_has_a_call_even_when_quoted_in_part() {
+    let packet = [0x30, 0x81, 0x88, 0x0b, 0, 20, 0x12, 0x34];
+    assert_eq!(call_of(47, &packet), Some(0x1234));
+    assert_eq!(call_of(50, &packet), None);
+    assert_eq!(call_of(47, &packet[..7]), None);
+    for (at, value) in [(0, 0), (0, 0xb0), (1, 0), (1, 2), (2, 8), (3, 0)] {
+        let mut other = packet;
+        other[at] = value;
+        assert_eq!(call_of(47, &other), None, "{at}");
+    }
+    let mut none = packet;
+    (none[6], none[7]) = (0, 0);
+    assert_eq!(call_of(47, &none), None);
+}

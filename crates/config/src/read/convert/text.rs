@@ -206,7 +206,7 @@ from_word! {
     Idle { "sleep" => Idle::Sleep, "poll" => Idle::Poll }
     HugePages { "auto" => HugePages::Auto, "1G" => HugePages::OneG, "2M" => HugePages::TwoM, "off" => HugePages::Off }
     Side { "plain" => Side::Plain, "inside" => Side::Inside, "outside" => Side::Outside }
-    Protocol { "ftp" => Protocol::Ftp, "tftp" => Protocol::Tftp, "sip" => Protocol::Sip, "rtsp" => Protocol::Rtsp, "h323" => Protocol::H323 }
+    Protocol { "ftp" => Protocol::Ftp, "tftp" => Protocol::Tftp, "sip" => Protocol::Sip, "rtsp" => Protocol::Rtsp, "h323" => Protocol::H323, "pptp" => Protocol::Pptp }
     Pooling { "paired" => Pooling::Paired, "arbitrary" => Pooling::Arbitrary }
     Mapping {
         "endpoint-independent" => Mapping::EndpointIndependent,
