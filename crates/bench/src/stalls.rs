@@ -259,7 +259,8 @@ pub fn stalls(args: &StallsArgs) -> Result<StallsReport, BenchError> {
         ok: longest_us <= STALL_MAX_US
             && listed == sessions
             && bench.rig.is_balanced()
-            && bench.rig.sessions() + ended == before,
+            // Those that fewer ports ended come back with their next packet.
+            && bench.rig.sessions() + ended >= before,
         asked,
     })
 }
