@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::capacity::{CapacityArgs, CapacityReport, capacity};
 use crate::churn::{ChurnArgs, ChurnReport, churn};
 use crate::forward::{BenchError, ForwardSpec, Way, forward, sessions_per_mapping};
+use crate::gateways::{GatewaysArgs, GatewaysReport, gateways};
 use crate::generator::{Order, Translation};
 use crate::labs::bison::bison;
 use crate::labs::eantc::eantc;
@@ -71,6 +72,14 @@ pub enum What {
   carrack bench latency --load 90% --sessions 10000000 --frame 1518
   carrack bench latency --load 50% --seconds 2 --json | jq .p99_us")]
     Latency(LatencyArgs),
+    /// New control connections a second that an application gateway reads, each with a message that is rewritten
+    ///
+    /// Every packet is written anew, which is part of the time; the far end answers what it was told.
+    #[command(after_help = "Examples:
+  carrack bench gateways
+  carrack bench gateways --protocol sip --connections 200000
+  carrack bench gateways --json | jq .connections.m_per_s")]
+    Gateways(GatewaysArgs),
     /// Steady traffic while a management client deletes sessions, which come back with their next packet
     ///
     /// The client takes snapshots of all sessions and deletes random ones of them in batches of 40, by the commands that
@@ -157,6 +166,9 @@ pub struct ForwardArgs {
     /// Packets to measure instead of seconds, each worker (rounded up): for runs that can be compared by instructions
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub packets: Option<u64>,
+    /// Switch every application gateway on: what that costs traffic that none of them reads
+    #[arg(long)]
+    pub gateways: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -188,6 +200,7 @@ pub fn run(args: BenchArgs, json: bool) -> ExitCode {
             let report = checked(args.seconds).and_then(|()| latency(&args));
             report.finish(json || args.json, LatencyReport::print, |r| r.ok)
         }
+        What::Gateways(args) => gateways(&args).finish(json || args.json, GatewaysReport::print, |r| r.ok),
         What::Churn(args) => {
             let report = checked(args.seconds).and_then(|()| churn(&args));
             report.finish(json || args.json, ChurnReport::print, |r| r.ok)
@@ -252,6 +265,7 @@ fn run_forward(args: &ForwardArgs, json: bool) -> ExitCode {
         direction: args.direction,
         seconds: args.seconds,
         packets: args.packets,
+        gateways: args.gateways,
     };
     if !json {
         eprintln!(

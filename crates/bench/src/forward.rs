@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
+use carrack_alg::Protocol;
 use carrack_base::counters::Accounts;
 use carrack_base::{BURST_PACKETS_MAX, Now, PortId, REASONS, VrfId, WorkerId};
 use carrack_frame::{Frame, FramePool, MemPool};
@@ -48,6 +49,8 @@ pub struct ForwardSpec {
     pub seconds: f64,
     /// Packets to measure instead of seconds, each worker: the same work in every run.
     pub packets: Option<u64>,
+    /// Every application gateway is switched on; none of the packets is of a control connection.
+    pub gateways: bool,
 }
 
 /// When a run is over.
@@ -466,7 +469,8 @@ fn shares(spec: &ForwardSpec, plan: &Plan, group: &WorkerGroup, per_worker: u32)
 pub fn forward(spec: &ForwardSpec) -> Result<ForwardReport, BenchError> {
     let per_worker = (spec.sessions / u32::from(spec.workers)).max(1);
     let subscribers = per_worker.div_ceil(SESSIONS_PER_SUBSCRIBER);
-    let plan = world::plan(spec.translation, subscribers * u32::from(spec.workers), spec.workers);
+    let gateways = if spec.gateways { Protocol::ALL.to_vec() } else { Vec::new() };
+    let plan = world::plan(spec.translation, subscribers * u32::from(spec.workers), spec.workers, gateways);
     let group = WorkerGroup::new(spec.workers, SEED);
     let shares = shares(spec, &plan, &group, subscribers);
     let barrier = Barrier::new(usize::from(spec.workers));

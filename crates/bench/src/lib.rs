@@ -9,6 +9,7 @@ mod churn;
 mod cli;
 mod clock;
 mod forward;
+mod gateways;
 mod generator;
 mod generator6;
 mod histogram;

@@ -240,9 +240,15 @@ fn instance(subscribers: u32, workers: u8) -> Instance {
     }
 }
 
-/// The plan for so many subscribers.
-pub fn plan(translation: Translation, subscribers: u32, workers: u8) -> Arc<Plan> {
+/// The plan for so many subscribers, with these application gateways.
+pub fn plan(
+    translation: Translation,
+    subscribers: u32,
+    workers: u8,
+    gateways: Vec<carrack_alg::Protocol>,
+) -> Arc<Plan> {
     let mut instance = instance(subscribers, workers);
+    instance.gateways = gateways;
     if translation == Translation::Nat64 {
         serve_six(&mut instance, Prefix6::DEFAULT);
     }
