@@ -207,7 +207,7 @@ fn tshark_finds_the_tags_on_the_wire_and_in_a_capture() {
     let (wire, own) = (lab.dir().join("wire.pcap"), lab.dir().join("own.pcapng"));
     let (wire, own) = (wire.display().to_string(), own.display().to_string());
     lab.stop("router");
-    lab.start(Ns::Lan, "tcpdump", &["tcpdump", "-Z", "root", "-U", "-n", "-i", "wire", "-w", &wire]).unwrap();
+    lab.start(Ns::Lan, "tcpdump", &["tcpdump", "-Z", "root", "--immediate-mode", "-U", "-n", "-i", "wire", "-w", &wire]).unwrap();
     while !lab.log("tcpdump").contains("listening") {
         assert!(lab.running("tcpdump"), "{}", lab.log("tcpdump"));
         thread::sleep(Duration::from_millis(20));
@@ -220,7 +220,8 @@ fn tshark_finds_the_tags_on_the_wire_and_in_a_capture() {
     for (ns, ..) in CUSTOMERS {
         must(&lab, ns, &format!("ping -n -c 2 -i 0.2 -W 2 {}", plan::SERVER));
     }
-    thread::sleep(Duration::from_millis(500));
+    // On a busy machine the two that write are behind.
+    thread::sleep(Duration::from_millis(1_500));
     for what in ["capture", "tcpdump"] {
         lab.stop(what);
     }
