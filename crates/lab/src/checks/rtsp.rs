@@ -42,7 +42,7 @@ pub fn serve(lab: &mut Lab, ns: Ns, address: &str) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of the stream that GStreamer's client writes, by this transport; it ends after [`PACKETS`].
+/// Bytes of the stream that GStreamer's client writes, by this transport; it ends after `PACKETS`.
 pub fn fetch(lab: &Lab, ns: Ns, server: &str, transport: &str) -> Result<u64> {
     fetch_packets(lab, ns, server, transport, PACKETS)
 }
