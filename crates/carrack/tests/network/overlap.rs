@@ -207,7 +207,12 @@ fn tshark_finds_the_tags_on_the_wire_and_in_a_capture() {
     let (wire, own) = (lab.dir().join("wire.pcap"), lab.dir().join("own.pcapng"));
     let (wire, own) = (wire.display().to_string(), own.display().to_string());
     lab.stop("router");
-    lab.start(Ns::Lan, "tcpdump", &["tcpdump", "-Z", "root", "--immediate-mode", "-U", "-n", "-i", "wire", "-w", &wire]).unwrap();
+    lab.start(
+        Ns::Lan,
+        "tcpdump",
+        &["tcpdump", "-Z", "root", "--immediate-mode", "-U", "-n", "-i", "wire", "-w", &wire],
+    )
+    .unwrap();
     while !lab.log("tcpdump").contains("listening") {
         assert!(lab.running("tcpdump"), "{}", lab.log("tcpdump"));
         thread::sleep(Duration::from_millis(20));
