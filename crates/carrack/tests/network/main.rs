@@ -11,7 +11,6 @@ mod ipv6;
 mod life;
 mod limits;
 mod manage;
-mod memif;
 mod nat64;
 mod nat_type;
 mod outside;
