@@ -19,18 +19,20 @@ struct Edit {
 pub struct Edits {
     list: [Edit; EDITS_MAX],
     count: usize,
+    /// There was no room for one of them.
+    overfull: bool,
     text: [u8; EDIT_TEXT_MAX],
 }
 
 impl Default for Edits {
     fn default() -> Self {
-        Self { list: [Edit::default(); EDITS_MAX], count: 0, text: [0; EDIT_TEXT_MAX] }
+        Self { list: [Edit::default(); EDITS_MAX], count: 0, overfull: false, text: [0; EDIT_TEXT_MAX] }
     }
 }
 
 impl Edits {
     /// Writes `text` instead of the bytes in `range`, which lies behind all earlier ones; neither may be empty. False,
-    /// and nothing is changed, when that does not hold or there is no room.
+    /// and nothing is changed, when that does not hold or there is no room (see [`Edits::is_overfull`]).
     pub fn replace(&mut self, range: Range<usize>, text: &[u8]) -> bool {
         let (after, used) =
             self.list.get(self.count.wrapping_sub(1)).map_or((0, 0), |last| (last.end, last.text_end));
@@ -39,7 +41,10 @@ impl Edits {
         };
         let used = usize::from(used);
         let room = self.text.get_mut(used..used + text.len());
-        let (Some(edit), Some(room)) = (self.list.get_mut(self.count), room) else { return false };
+        let (Some(edit), Some(room)) = (self.list.get_mut(self.count), room) else {
+            self.overfull = true;
+            return false;
+        };
         if start < after || start >= end || text.is_empty() {
             return false;
         }
@@ -49,9 +54,23 @@ impl Edits {
         true
     }
 
+    /// Puts those of a later part of the message behind these.
+    pub fn append(&mut self, others: &Self) {
+        self.overfull |= others.overfull;
+        for (place, text) in others.iter() {
+            self.replace(place, text);
+        }
+    }
+
+    /// Was there no room for a change? A message is changed as a whole or not at all.
+    #[must_use]
+    pub const fn is_overfull(&self) -> bool {
+        self.overfull
+    }
+
     /// Forgets all.
     pub fn clear(&mut self) {
-        self.count = 0;
+        (self.count, self.overfull) = (0, false);
     }
 
     /// Nothing to change?
@@ -106,7 +125,8 @@ mod tests {
         let mut edits = Edits::default();
         assert!(edits.replace(2..4, b"X"));
         assert!(!edits.replace(3..5, b"Y") && !edits.replace(5..5, b"Y") && !edits.replace(5..6, b""));
-        assert!(!edits.replace(5..6, &[b'a'; EDIT_TEXT_MAX]));
+        assert!(!edits.is_overfull());
+        assert!(!edits.replace(5..6, &[b'a'; EDIT_TEXT_MAX]) && edits.is_overfull());
         assert_eq!(edits.iter().count(), 1);
         assert!(edits.apply(b"abcdef", &mut [0; 4]).is_none());
     }

@@ -12,7 +12,7 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use carrack_base::Proto;
 
 use crate::text::{Text, ascii, number};
-use crate::{Edits, Ends, From, Gateway, Ground, Note, Reading, Side, Want};
+use crate::{Edits, Ends, From, Gateway, Ground, Note, Reading, Said, Side, Want};
 
 /// Longest line that is read. The longest rewritten one has 70 bytes.
 const LINE_MAX: usize = 512;
@@ -76,15 +76,8 @@ pub struct Memory {
 const COMMANDS: [&[u8]; 6] = [b"PORT", b"EPRT", b"PASV", b"EPSV", b"AUTH", b"ALGS"];
 
 impl Gateway for Ftp {
-    fn read(
-        &self,
-        memory: &mut crate::Memory,
-        side: Side,
-        bytes: &[u8],
-        ends: &Ends,
-        ground: &mut dyn Ground,
-        edits: &mut Edits,
-    ) -> Reading {
+    fn read(&self, said: Said<'_>) -> Reading {
+        let Said { memory, side, bytes, ends, ground, edits } = said;
         let memory = &mut memory.ftp;
         let end = bytes.iter().position(|byte| *byte == b'\n');
         if let Some(within) = memory.within.get_mut(side as usize)

@@ -14,7 +14,7 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
 use carrack_base::Proto;
 
-use crate::{Edits, Ends, From, Gateway, Ground, Note, Reading, Side, Want};
+use crate::{Edits, Ends, From, Gateway, Ground, Note, Reading, Said, Side, Want};
 use per::Found;
 use schema::{CONTROL_MESSAGE, Role, USER_INFORMATION};
 
@@ -41,15 +41,8 @@ pub struct Memory {
 }
 
 impl Gateway for H323 {
-    fn read(
-        &self,
-        memory: &mut crate::Memory,
-        side: Side,
-        bytes: &[u8],
-        ends: &Ends,
-        ground: &mut dyn Ground,
-        edits: &mut Edits,
-    ) -> Reading {
+    fn read(&self, said: Said<'_>) -> Reading {
+        let Said { memory, side, bytes, ends, ground, edits } = said;
         let Some(rest) = memory.h323.rest.get_mut(side as usize) else { return Reading::Transparent };
         if *rest > 0 {
             let count = bytes.len().min(*rest as usize);
@@ -57,9 +50,12 @@ impl Gateway for H323 {
             return Reading::Done(count);
         }
         // An address of IPv6 is longer: nothing of it could be written over.
-        if ends.crosses() || !matches!(bytes.first(), None | Some(3)) {
+        if ends.crosses() {
             ground.note(Note::Transparent);
             return Reading::Transparent;
+        }
+        if !matches!(bytes.first(), None | Some(3)) {
+            return Reading::Unreadable;
         }
         let Some([_, _, high, low]) = bytes.first_chunk() else { return Reading::More };
         let len = usize::from(u16::from_be_bytes([*high, *low])).max(TPKT);

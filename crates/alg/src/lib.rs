@@ -11,6 +11,7 @@ pub mod ftp;
 #[cfg(test)]
 mod ground;
 pub mod h323;
+pub mod ipsec;
 pub mod pptp;
 pub mod rtsp;
 pub mod sip;
@@ -40,11 +41,14 @@ pub enum Protocol {
     H323 = 4,
     /// RFC 2637.
     Pptp = 5,
+    /// RFC 4303, RFC 7296.
+    Ipsec = 6,
 }
 
 impl Protocol {
     /// All of them.
-    pub const ALL: [Self; 6] = [Self::Ftp, Self::Tftp, Self::Sip, Self::Rtsp, Self::H323, Self::Pptp];
+    pub const ALL: [Self; 7] =
+        [Self::Ftp, Self::Tftp, Self::Sip, Self::Rtsp, Self::H323, Self::Pptp, Self::Ipsec];
 
     /// The word for config, CLI and metrics.
     #[must_use]
@@ -55,6 +59,7 @@ impl Protocol {
             Self::Sip => "sip",
             Self::Rtsp => "rtsp",
             Self::Pptp => "pptp",
+            Self::Ipsec => "ipsec",
             Self::H323 => "h323",
         }
     }
@@ -75,8 +80,21 @@ impl Protocol {
             Self::Sip => matches!((proto, port), (Proto::Tcp | Proto::Udp, 5_060)),
             Self::Rtsp => matches!((proto, port), (Proto::Tcp, 554)),
             Self::Pptp => matches!((proto, port), (Proto::Tcp, 1_723)),
+            Self::Ipsec => matches!((proto, port), (Proto::Udp, 500)),
             Self::H323 => matches!((proto, port), (Proto::Tcp, h323::PORT)),
         }
+    }
+
+    /// Shows a message to the protocol's gateway. It is changed as a whole or not at all.
+    pub fn read(self, said: Said<'_>) -> Reading {
+        let Said { memory, side, bytes, ends, ground, edits } = said;
+        let said = Said { memory, side, bytes, ends, ground: &mut *ground, edits: &mut *edits };
+        let reading = self.gateway().read(said);
+        if edits.is_overfull() {
+            edits.clear();
+            ground.note(Note::Overfull);
+        }
+        reading
     }
 
     /// What reads its messages.
@@ -88,6 +106,7 @@ impl Protocol {
             Self::Sip => &sip::Sip,
             Self::Rtsp => &rtsp::Rtsp,
             Self::Pptp => &pptp::Pptp,
+            Self::Ipsec => &ipsec::Ipsec,
             Self::H323 => &h323::H323,
         }
     }
@@ -183,15 +202,21 @@ pub enum Note {
     Malformed = 4,
     /// No mapping could be had: limits or resources. Left as it is.
     NoRoom = 5,
-    /// The connection is encrypted or unintelligible from now on, and not read any more.
+    /// The connection is encrypted from now on, and not read any more.
     Transparent = 6,
     /// The table of control connections was full: this one is not read.
     TableFull = 7,
+    /// The connection is none of this protocol, or a message is too long: not read any more.
+    Unreadable = 8,
+    /// An unreadable connection was reset.
+    Reset = 9,
+    /// More is to be changed in a message than fits: left as it is.
+    Overfull = 10,
 }
 
 impl Note {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::Connection,
         Self::Rewritten,
         Self::Opened,
@@ -200,6 +225,9 @@ impl Note {
         Self::NoRoom,
         Self::Transparent,
         Self::TableFull,
+        Self::Unreadable,
+        Self::Reset,
+        Self::Overfull,
     ];
 
     /// The word for CLI and metrics.
@@ -214,6 +242,9 @@ impl Note {
             Self::NoRoom => "no-room",
             Self::Transparent => "transparent",
             Self::TableFull => "table-full",
+            Self::Unreadable => "unreadable",
+            Self::Reset => "reset",
+            Self::Overfull => "overfull",
         }
     }
 }
@@ -235,8 +266,19 @@ impl Note {
             Self::NoRoom => {
                 "Messages left as they were: no outside endpoint could be had for what they name."
             }
-            Self::Transparent => "Control connections not read any further: encrypted or unintelligible.",
+            Self::Transparent => {
+                "Control connections not read any further: encrypted, or nothing to be changed."
+            }
             Self::TableFull => "Control connections not read: the table of them was full.",
+            Self::Unreadable => {
+                "Control connections not read any further: not of this protocol, or with too long a message."
+            }
+            Self::Reset => {
+                "Unreadable control connections that were reset, as `unreadable` of the instance says."
+            }
+            Self::Overfull => {
+                "Messages left as they were: more was to be changed in them than there is room for."
+            }
         }
     }
 }
@@ -283,20 +325,35 @@ pub enum Reading {
     Done(usize),
     /// The message goes on: show all of it when there is more.
     More,
-    /// Nothing is to be read of this connection any more, either way.
+    /// Nothing is to be read of this connection any more, either way, and that is as it should be: it is encrypted.
     Transparent,
+    /// It makes no sense as this protocol, and nothing behind it can be read either.
+    Unreadable,
+}
+
+/// What is said at the start of `bytes`, by whom, and what a gateway works with.
+pub struct Said<'a> {
+    /// What it remembers of the connection.
+    pub memory: &'a mut Memory,
+    /// Who speaks.
+    pub side: Side,
+    /// One message, or more of them, or the start of one.
+    pub bytes: &'a [u8],
+    /// The ends of the connection.
+    pub ends: &'a Ends,
+    /// What the NAT does for it.
+    pub ground: &'a mut dyn Ground,
+    /// What is to be written instead, empty yet.
+    pub edits: &'a mut Edits,
 }
 
 /// One protocol's reader. It holds no state of its own.
 pub trait Gateway: Sync {
-    /// Reads one message at the start of `bytes`, which `side` sends, and says what to write instead.
-    fn read(
-        &self,
-        memory: &mut Memory,
-        side: Side,
-        bytes: &[u8],
-        ends: &Ends,
-        ground: &mut dyn Ground,
-        edits: &mut Edits,
-    ) -> Reading;
+    /// Reads one message, and says what to write instead.
+    fn read(&self, said: Said<'_>) -> Reading;
+}
+
+/// Does a stream begin as one of TLS does (RFC 8446 §5.1)?
+pub(crate) const fn is_tls(bytes: &[u8]) -> bool {
+    matches!(bytes, [0x16] | [0x16, 3, ..])
 }

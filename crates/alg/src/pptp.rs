@@ -6,7 +6,7 @@
 
 use carrack_base::Proto;
 
-use crate::{Edits, Ends, From, Gateway, Ground, Note, Reading, Side, Want};
+use crate::{Edits, Ends, From, Gateway, Ground, Note, Reading, Said, Side, Want};
 
 /// How long a call stays without a word on its control connection, which is quiet for 60 s at most (RFC 2637 §2.5).
 const LIFETIME_S: u16 = 300;
@@ -80,22 +80,18 @@ impl Memory {
 }
 
 impl Gateway for Pptp {
-    fn read(
-        &self,
-        memory: &mut crate::Memory,
-        side: Side,
-        bytes: &[u8],
-        ends: &Ends,
-        ground: &mut dyn Ground,
-        edits: &mut Edits,
-    ) -> Reading {
+    fn read(&self, said: Said<'_>) -> Reading {
+        let Said { memory, side, bytes, ends, ground, edits } = said;
         let Some(head) = bytes.first_chunk::<HEADER>() else { return Reading::More };
         let len = usize::from(u16::from_be_bytes([head[0], head[1]]));
         let is_message = u32::from_be_bytes([head[4], head[5], head[6], head[7]]) == MAGIC
             && (HEADER..=MESSAGE_MAX).contains(&len);
-        if !is_message || ends.crosses() {
+        if ends.crosses() {
             ground.note(Note::Transparent);
             return Reading::Transparent;
+        }
+        if !is_message {
+            return Reading::Unreadable;
         }
         let Some(message) = bytes.get(..len) else { return Reading::More };
         // RFC 2637 §1.4: anything but a control message is nobody's business.
@@ -248,7 +244,14 @@ mod tests {
         fn read(&mut self, side: Side, bytes: &[u8]) -> Vec<u8> {
             let mut edits = Edits::default();
             let ends = ends("10.0.0.5");
-            let reading = Pptp.read(&mut self.memory, side, bytes, &ends, &mut self.field, &mut edits);
+            let reading = Pptp.read(Said {
+                memory: &mut self.memory,
+                side,
+                bytes,
+                ends: &ends,
+                ground: &mut self.field,
+                edits: &mut edits,
+            });
             assert_eq!(reading, Reading::Done(bytes.len()));
             let mut out = [0; MESSAGE_MAX];
             let len = edits.apply(bytes, &mut out).unwrap();
@@ -316,14 +319,15 @@ mod tests {
     fn what_is_no_pptp_is_not_read_any_further() {
         let read = |bytes: &[u8]| {
             let (mut memory, mut field) = (crate::Memory::default(), Field::default());
-            Pptp.read(&mut memory, Side::Inside, bytes, &ends("10.0.0.5"), &mut field, &mut Edits::default())
+            let (memory, ground, ends) = (&mut memory, &mut field, &ends("10.0.0.5"));
+            Pptp.read(Said { memory, side: Side::Inside, bytes, ends, ground, edits: &mut Edits::default() })
         };
-        assert_eq!(read(b"GET / HTTP/1.1\r\n"), Reading::Transparent);
+        assert_eq!(read(b"GET / HTTP/1.1\r\n"), Reading::Unreadable);
         let mut long = message(7, 5, 0, 0);
         assert_eq!(read(&long[..11]), Reading::More);
         assert_eq!(read(&long[..19]), Reading::More);
         long[0] = 3;
-        assert_eq!(read(&long), Reading::Transparent);
+        assert_eq!(read(&long), Reading::Unreadable);
     }
 
     #[test]

@@ -11,8 +11,8 @@ use core::ops::Range;
 
 use carrack_base::Proto;
 
-use crate::text::{Text, ascii, header_end, lines, number};
-use crate::{Edits, Ends, From, Gateway, Ground, Note, Reading, Side, Want};
+use crate::text::{Text, ascii, header_end, lines, may_be_message, number};
+use crate::{Edits, Ends, From, Gateway, Ground, Note, Reading, Said, Side, Want, is_tls};
 
 /// Longest header of a message.
 const HEAD_MAX: usize = 4_096;
@@ -31,15 +31,8 @@ pub struct Memory {
 }
 
 impl Gateway for Rtsp {
-    fn read(
-        &self,
-        memory: &mut crate::Memory,
-        side: Side,
-        bytes: &[u8],
-        ends: &Ends,
-        ground: &mut dyn Ground,
-        edits: &mut Edits,
-    ) -> Reading {
+    fn read(&self, said: Said<'_>) -> Reading {
+        let Said { memory, side, bytes, ends, ground, edits } = said;
         let Some(rest) = memory.rtsp.rest.get_mut(side as usize) else { return Reading::Transparent };
         if *rest > 0 {
             let now = bytes.len().min(*rest as usize);
@@ -55,30 +48,22 @@ impl Gateway for Rtsp {
             _ => match header_end(bytes) {
                 Some(end) if end <= HEAD_MAX => {
                     let head = bytes.get(..end).unwrap_or(&[]);
-                    let Some(body) = body_len(head) else {
-                        ground.note(Note::Transparent);
-                        return Reading::Transparent;
-                    };
-                    Talk { head, side, ends, ground, edits }.transports();
+                    let Some(body) = body_len(head) else { return Reading::Unreadable };
+                    Talk { head, side, ends, ground, edits }.message();
                     end + body
                 }
                 None if bytes.len() < HEAD_MAX && may_be_message(bytes) => return Reading::More,
-                _ => {
+                _ if is_tls(bytes) => {
                     ground.note(Note::Transparent);
                     return Reading::Transparent;
                 }
+                _ => return Reading::Unreadable,
             },
         };
         let now = length.min(bytes.len());
         *rest = (length - now) as u32;
         Reading::Done(now)
     }
-}
-
-/// Could RTSP begin so? Methods are words of capitals, answers begin with the protocol's name.
-fn may_be_message(bytes: &[u8]) -> bool {
-    let start = bytes.split(|byte| matches!(byte, b' ' | b'/')).next().unwrap_or(&[]);
-    start.len() <= 32 && start.iter().all(|byte| byte.is_ascii_uppercase() || *byte == b'_')
 }
 
 /// Length of the body behind a message's header; `None` for what is no message of RTSP 1.0.
@@ -119,7 +104,10 @@ enum Whose {
 
 impl Talk<'_> {
     /// RFC 2326 §12.39: several transports may be offered, with a comma between them.
-    fn transports(&mut self) {
+    fn message(&mut self) {
+        if self.side == self.ends.client && self.head.starts_with(b"TEARDOWN ") {
+            self.ground.close(dialog(self.ends));
+        }
         for line in lines(self.head).skip(1) {
             let Some(place) = value(self.head, line, b"Transport") else { continue };
             for part in parts(self.head, place, b',') {
@@ -244,12 +232,19 @@ impl Talk<'_> {
             lifetime_s: LIFETIME_S,
             uses: 0,
             pair,
-            dialog: 0,
+            dialog: dialog(self.ends),
         };
         let opened = self.ground.open(&want)?;
         // Who sends media sends them to the address of the connection.
         (opened.ip() == self.ends.outside.ip()).then(|| opened.port())
     }
+}
+
+/// What is expected by one connection: TEARDOWN ends it (RFC 2326 §10.7), whatever sessions there are; media that flow
+/// stay.
+fn dialog(ends: &Ends) -> u32 {
+    // Never 0, which is none.
+    u32::from(ends.inside_port) << 16 | u32::from(ends.remote.port()) | 1 << 31
 }
 
 /// `a` or `a-b`, nothing else; 0 is no port.

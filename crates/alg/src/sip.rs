@@ -18,8 +18,8 @@ use core::ops::Range;
 
 use address::{Found, written};
 
-use crate::text::{Text, header_end, lines, number};
-use crate::{Edits, Ends, From, Gateway, Ground, Note, Reading, Side, Want};
+use crate::text::{Text, header_end, lines, may_be_message, number};
+use crate::{Edits, Ends, From, Gateway, Ground, Note, Reading, Said, Side, Want, is_tls};
 
 /// The port where none is written (RFC 3261 §19.1.2).
 const DEFAULT_PORT: u16 = 5_060;
@@ -31,15 +31,8 @@ const CONTACT_LIFETIME_S: u16 = 3_600;
 pub struct Sip;
 
 impl Gateway for Sip {
-    fn read(
-        &self,
-        _: &mut crate::Memory,
-        side: Side,
-        bytes: &[u8],
-        ends: &Ends,
-        ground: &mut dyn Ground,
-        edits: &mut Edits,
-    ) -> Reading {
+    fn read(&self, said: Said<'_>) -> Reading {
+        let Said { side, bytes, ends, ground, edits, .. } = said;
         let stream = ends.proto == carrack_base::Proto::Tcp;
         let all = Reading::Done(bytes.len().max(1));
         // RFC 5626 §3.5.1: keep-alives between messages.
@@ -48,13 +41,24 @@ impl Gateway for Sip {
             return if stream { Reading::Done(blank) } else { all };
         }
         let Some(head_end) = header_end(bytes) else {
-            return if stream { Reading::More } else { all };
+            return match stream {
+                true if may_be_message(bytes) => Reading::More,
+                true if is_tls(bytes) => {
+                    ground.note(Note::Transparent);
+                    Reading::Transparent
+                }
+                true => Reading::Unreadable,
+                false => all,
+            };
         };
         let head = bytes.get(..head_end).unwrap_or(&[]);
         let message = Message::of(head);
         let Some(message) = message else {
-            ground.note(if stream { Note::Transparent } else { Note::Malformed });
-            return if stream { Reading::Transparent } else { all };
+            if stream {
+                return Reading::Unreadable;
+            }
+            ground.note(Note::Malformed);
+            return all;
         };
         // RFC 3261 §18.3: over UDP a missing length is the datagram's.
         let length = message.length.clone().and_then(|place| number(head.get(place)?, 1 << 20));
@@ -80,10 +84,8 @@ impl Gateway for Sip {
         let growth: isize =
             body_edits.iter().map(|(place, text)| text.len() as isize - place.len() as isize).sum();
         work.head(head, &message, (end - head_end).wrapping_add_signed(growth), growth != 0, edits);
-        for (place, text) in body_edits.iter() {
-            edits.replace(place, text);
-        }
-        if !edits.is_empty() {
+        edits.append(&body_edits);
+        if !edits.is_empty() && !edits.is_overfull() {
             ground.note(Note::Rewritten);
         }
         if let Some(dialog) = dialog::ended_by(head) {

@@ -100,8 +100,18 @@ impl Default for Stream {
 pub struct Talk {
     /// By [`Side`] of the sender.
     streams: [Stream; 2],
-    /// Nothing is read any more.
-    transparent: bool,
+    sight: Sight,
+}
+
+/// Is it read?
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Sight {
+    #[default]
+    Read,
+    /// Not any more, and it need not be.
+    Transparent,
+    /// Not any more, for it makes no sense.
+    Unreadable,
 }
 
 /// The part of a segment that is passed on.
@@ -147,7 +157,7 @@ impl Talk {
         let mine = &mut self.streams[side as usize];
         let fin = flags & flag::FIN != 0;
         if flags & flag::RST == 0 {
-            mine.take(seq, payload, fin, &mut self.transparent, halves, scratch, read)?;
+            mine.take(seq, payload, fin, &mut self.sight, halves, scratch, read)?;
         }
         if plain && self.is_plain() {
             return Ok(Passed::Same);
@@ -188,13 +198,19 @@ impl Talk {
     /// Will nothing be read any more, and is nothing to be translated?
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.transparent && self.is_plain()
+        self.is_transparent() && self.is_plain()
     }
 
     /// Nothing more is read.
     #[must_use]
     pub const fn is_transparent(&self) -> bool {
-        self.transparent
+        !matches!(self.sight, Sight::Read)
+    }
+
+    /// Nothing more is read because what came made no sense.
+    #[must_use]
+    pub const fn is_unreadable(&self) -> bool {
+        matches!(self.sight, Sight::Unreadable)
     }
 
     /// Gives back what it holds: the connection is gone.
@@ -217,7 +233,7 @@ impl Stream {
         seq: u32,
         payload: &[u8],
         fin: bool,
-        transparent: &mut bool,
+        sight: &mut Sight,
         halves: &mut Halves,
         scratch: &mut Scratch,
         read: impl FnMut(&[u8], &mut Edits) -> Reading,
@@ -234,7 +250,7 @@ impl Stream {
         if !is_new {
             return Ok(());
         }
-        if *transparent && self.held == 0 {
+        if *sight != Sight::Read && self.held == 0 {
             self.next = end.wrapping_add(u32::from(fin));
             return Ok(());
         }
@@ -242,7 +258,7 @@ impl Stream {
         let at = if self.half == Self::NO_HALF { halves.take().ok_or(Refused::Busy)? } else { self.half };
         let half = halves.get_mut(at).ok_or(Refused::Busy)?;
         self.half = at;
-        let taken = self.read_all(fresh, fin, transparent, half, scratch, read);
+        let taken = self.read_all(fresh, fin, sight, half, scratch, read);
         if self.held == 0 && half.is_empty() {
             self.release(halves);
         }
@@ -254,7 +270,7 @@ impl Stream {
         &mut self,
         fresh: &[u8],
         fin: bool,
-        transparent: &mut bool,
+        sight: &mut Sight,
         half: &mut Half,
         scratch: &mut Scratch,
         mut read: impl FnMut(&[u8], &mut Edits) -> Reading,
@@ -273,17 +289,20 @@ impl Stream {
                 break;
             }
             edits.clear();
-            let reading = if *transparent { Reading::Done(rest.len()) } else { read(rest, edits) };
+            let reading = if *sight == Sight::Read { read(rest, edits) } else { Reading::Done(rest.len()) };
             let count = match reading {
                 Reading::Done(count) => count.clamp(1, rest.len()),
                 Reading::More if fin || rest.len() > HELD_MAX => {
-                    *transparent |= !fin;
+                    if !fin {
+                        *sight = Sight::Unreadable;
+                    }
                     edits.clear();
                     rest.len()
                 }
                 Reading::More => break,
-                Reading::Transparent => {
-                    *transparent = true;
+                Reading::Transparent | Reading::Unreadable => {
+                    *sight =
+                        if reading == Reading::Transparent { Sight::Transparent } else { Sight::Unreadable };
                     edits.clear();
                     rest.len()
                 }

@@ -65,3 +65,9 @@ pub(crate) fn lines(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> + '_ {
         Some(start..start + text.strip_suffix(b"\r").unwrap_or(text).len())
     })
 }
+
+/// Could a message of RTSP or SIP begin so? Methods are words of capitals, answers begin with the protocol's name.
+pub(crate) fn may_be_message(bytes: &[u8]) -> bool {
+    let start = bytes.split(|byte| matches!(byte, b' ' | b'/')).next().unwrap_or(&[]);
+    start.len() <= 32 && start.iter().all(|byte| byte.is_ascii_uppercase() || *byte == b'_')
+}

@@ -1,6 +1,6 @@
 //! TFTP (RFC 1350): the answer comes from another port of the server than the one that was asked.
 
-use crate::{Edits, Ends, From, Gateway, Ground, Note, Reading, Side, Want};
+use crate::{From, Gateway, Note, Reading, Said, Side, Want};
 
 /// How long the answer is waited for: a few of the client's repetitions.
 const LIFETIME_S: u16 = 30;
@@ -13,15 +13,8 @@ const WRITE: u16 = 2;
 pub struct Tftp;
 
 impl Gateway for Tftp {
-    fn read(
-        &self,
-        _: &mut crate::Memory,
-        side: Side,
-        bytes: &[u8],
-        ends: &Ends,
-        ground: &mut dyn Ground,
-        _: &mut Edits,
-    ) -> Reading {
+    fn read(&self, said: Said<'_>) -> Reading {
+        let Said { side, bytes, ends, ground, .. } = said;
         let kind = bytes.first_chunk().map(|bytes| u16::from_be_bytes(*bytes));
         // A server inside needs no help: its answer opens its own way out.
         if side == Side::Inside && ends.client == side && matches!(kind, Some(READ | WRITE)) {
@@ -50,6 +43,7 @@ impl Gateway for Tftp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Edits;
     use crate::ground::{Field, ends};
 
     #[test]
@@ -57,7 +51,8 @@ mod tests {
         let mut field = Field::default();
         let mut read = |side, bytes: &[u8]| {
             let mut memory = crate::Memory::default();
-            Tftp.read(&mut memory, side, bytes, &ends("10.0.0.5"), &mut field, &mut Edits::default());
+            let (memory, ends, ground) = (&mut memory, &ends("10.0.0.5"), &mut field);
+            Tftp.read(Said { memory, side, bytes, ends, ground, edits: &mut Edits::default() });
         };
         read(Side::Inside, b"\0\x01file\0octet\0");
         read(Side::Inside, b"\0\x02file\0octet\0blksize\x001400\0");

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::process::Command;
 
-use carrack_alg::{Edits, Ends, Ground, Memory, Note, Protocol, Reading, Side, Want};
+use carrack_alg::{Edits, Ends, Ground, Memory, Note, Protocol, Reading, Said, Side, Want};
 use carrack_base::Proto;
 use carrack_wire::PacketBuilder;
 
@@ -52,7 +52,14 @@ fn through_the_gateway(message: &[u8]) -> Vec<u8> {
     };
     let mut edits = Edits::default();
     let gateway = Protocol::H323.gateway();
-    let reading = gateway.read(&mut Memory::default(), Side::Inside, message, &ends, &mut Above, &mut edits);
+    let reading = gateway.read(Said {
+        memory: &mut Memory::default(),
+        side: Side::Inside,
+        bytes: message,
+        ends: &ends,
+        ground: &mut Above,
+        edits: &mut edits,
+    });
     assert_eq!(reading, Reading::Done(message.len()));
     let mut out = vec![0; message.len()];
     assert_eq!(edits.apply(message, &mut out), Some(message.len()));

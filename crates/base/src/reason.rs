@@ -218,6 +218,7 @@ reasons! {
     GatewayOutOfOrder, "gateway-out-of-order", Info, Silent, "A segment of a control connection came before one that is missing: a gateway reads in order, and its sender sends it again.";
     GatewayBusy, "gateway-busy", Warning, Silent, "Gateways hold as much of control connections as they may; the segment is sent again.";
     GatewayBadChecksum, "gateway-bad-checksum", Warning, Silent, "A packet of a control connection that a gateway would have read has a wrong transport checksum.";
+    NatEspWaiting, "nat-esp-waiting", Info, Silent, "A new ESP tunnel while another subscriber's to the same far end is not answered yet, or too many are not.";
     GatewayFragment, "gateway-fragment", Info, Silent, "A fragment of a TCP segment of a control connection: a gateway reads whole segments.";
     NatSynTableFull, "nat-syn-table-full", Warning, Silent, "Too many unsolicited TCP SYNs from outside are held at once.";
     // Fragments

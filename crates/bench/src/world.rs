@@ -237,6 +237,7 @@ fn instance(subscribers: u32, workers: u8) -> Instance {
         statics: Vec::new(),
         nat64: None,
         gateways: vec![],
+        unreadable: Default::default(),
     }
 }
 

@@ -8,7 +8,7 @@ use carrack_alg::Protocol;
 use carrack_base::{Prefix, Prefix4, Prefix6, Proto, Range4};
 use carrack_host::ArpTimers;
 use carrack_io::DeviceSpec;
-use carrack_nat::policy::{ExhaustedIcmp, Filtering, Limits, Logged, Mapping, Pooling, Timeouts};
+use carrack_nat::policy::{ExhaustedIcmp, Filtering, Limits, Logged, Mapping, Pooling, Timeouts, Unreadable};
 use carrack_pcp::Allowed;
 use carrack_pipeline::snapshot::{Policers, Side, Vlan};
 use carrack_xlat::ZeroUdp;
@@ -393,6 +393,8 @@ pub struct NatConfig {
     pub tcp_loose: bool,
     /// Application gateways.
     pub gateways: Vec<At<Protocol>>,
+    /// What becomes of connections that they cannot read.
+    pub unreadable: Unreadable,
     /// Seconds a released port rests.
     pub port_hold_s: At<u32>,
     /// Most ports of an outside address and protocol held at once; 0 is unlimited.

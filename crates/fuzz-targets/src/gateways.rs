@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4};
 
 use carrack_alg::stream::{Halves, Passed, Scratch, Talk};
-use carrack_alg::{Edits, Ends, Gateway, Ground, Memory, Note, Protocol, Reading, Side, Want};
+use carrack_alg::{Edits, Ends, Ground, Memory, Note, Protocol, Reading, Said, Side, Want};
 use carrack_base::Proto;
 use carrack_wire::TcpView;
 
@@ -44,11 +44,11 @@ impl Ground for Field {
     fn note(&mut self, _: Note) {}
 }
 
-/// The first octet says which gateway and which ends; then come pieces: an octet with the side, one with the length, the
+/// The first octet says which gateway (its lower half) and which ends; then come pieces: an octet with the side, one with the length, the
 /// piece itself.
 pub(crate) fn talk(input: &[u8]) {
     let Some((first, rest)) = input.split_first() else { return };
-    let protocol = Protocol::ALL[usize::from(*first) % Protocol::ALL.len()];
+    let protocol = Protocol::ALL[usize::from(*first & 15) % Protocol::ALL.len()];
     let crosses = first & 0x80 != 0;
     let (udp, port) = (first & 0x20 != 0, server(protocol));
     let over_udp =
@@ -58,13 +58,17 @@ pub(crate) fn talk(input: &[u8]) {
         inside: if crosses { "2001:db8::5".parse().unwrap() } else { IpAddr::V4(Ipv4Addr::new(10, 0, 0, 5)) },
         inside_port: 5_060,
         outside: SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 40_000),
-        remote: SocketAddrV4::new(Ipv4Addr::new(198, 51, 100, 7), server(protocol)),
+        // H.323 has two kinds of connection, by the port.
+        remote: SocketAddrV4::new(
+            Ipv4Addr::new(198, 51, 100, 7),
+            port + u16::from(protocol == Protocol::H323 && first & 0x10 != 0),
+        ),
         client: if first & 0x40 != 0 { Side::Outside } else { Side::Inside },
         proto,
     };
     let mut conversation = Conversation {
         ends,
-        gateway: protocol.gateway(),
+        protocol,
         memory: Memory::default(),
         field: Field { left: 20 },
         talk: Talk::default(),
@@ -89,7 +93,7 @@ pub(crate) fn talk(input: &[u8]) {
 }
 
 fn server(protocol: Protocol) -> u16 {
-    let ports = [21, 69, 5_060, 554, 1_723, 1_720];
+    let ports = [21, 69, 5_060, 554, 1_723, 500, 1_720];
     let is_its =
         |port: &u16| protocol.is_served_at(Proto::Tcp, *port) || protocol.is_served_at(Proto::Udp, *port);
     ports.into_iter().find(is_its).expect("every gateway has a port")
@@ -97,7 +101,7 @@ fn server(protocol: Protocol) -> u16 {
 
 struct Conversation {
     ends: Ends,
-    gateway: &'static dyn Gateway,
+    protocol: Protocol,
     memory: Memory,
     field: Field,
     talk: Talk,
@@ -110,15 +114,16 @@ impl Conversation {
     /// A message alone.
     fn read(&mut self, side: Side, message: &[u8]) {
         let mut edits = Edits::default();
-        let Self { gateway, memory, ends, field, .. } = self;
-        check(gateway.read(memory, side, message, ends, field, &mut edits), message, &edits);
+        let Self { protocol, memory, ends, field, .. } = self;
+        let said = Said { memory, side, bytes: message, ends, ground: field, edits: &mut edits };
+        check(protocol.read(said), message, &edits);
         let mut out = vec![0; message.len() + carrack_alg::EDIT_TEXT_MAX];
         assert!(edits.apply(message, &mut out).is_some(), "changes fit");
     }
 
     /// A piece of a stream; what it becomes is a segment.
     fn segment(&mut self, side: Side, piece: &[u8]) {
-        let Self { gateway, memory, ends, field, talk, halves, scratch, next, .. } = self;
+        let Self { protocol, memory, ends, field, talk, halves, scratch, next, .. } = self;
         let (mine, other) = (next[side as usize], next[side.other() as usize]);
         let mut bytes = vec![0; 20];
         bytes[4..8].copy_from_slice(&mine.to_be_bytes());
@@ -126,7 +131,8 @@ impl Conversation {
         (bytes[12], bytes[13]) = (5 << 4, 0x10);
         bytes.extend(piece);
         let passed = talk.pass(side, &bytes, halves, scratch, |message, edits| {
-            let reading = gateway.read(memory, side, message, ends, field, edits);
+            let said = Said { memory, side, bytes: message, ends, ground: field, edits: &mut *edits };
+            let reading = protocol.read(said);
             check(reading, message, edits);
             reading
         });

@@ -57,6 +57,7 @@ pub(crate) fn instance() -> Instance {
         statics: vec![],
         nat64: None,
         gateways: vec![],
+        unreadable: Default::default(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
+use carrack_alg::Protocol;
 use carrack_base::{IfIndex, InstanceId, Now, PoolId, PortId, Prefix4, Prefix6, Proto, VrfId, WorkerId};
 use carrack_nat::WorkerGroup;
 use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
@@ -152,7 +153,8 @@ fn instance(generation: u64) -> Instance {
             subscribers: vec![Prefix6::of(inside6(0), 48)],
             subscriber_len: 120,
         }),
-        gateways: vec![],
+        gateways: Protocol::ALL.to_vec(),
+        unreadable: Default::default(),
         statics: vec![
             StaticRule::OneToOne { inside: one(ip([10, 0, 0, 9])), outside: one(ip([192, 0, 2, 9])) },
             StaticRule::Forward {

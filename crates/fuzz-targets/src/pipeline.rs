@@ -479,7 +479,11 @@ fn built(port: u16, how: &[u8]) -> Vec<u8> {
         _ => ip([198, 18 + (b & 1), 0, b & 63]),
     };
     let (sport, dport) = (1_000 + u16::from(sport), 1_000 + u16::from(dport) * 8);
-    let payload = vec![0x5a; usize::from(len) * 6];
+    let mut payload = vec![0x5a; usize::from(len) * 6];
+    let is_esp = kind & 7 == 6 && flags & 0x40 != 0;
+    if let Some(spi) = payload.first_chunk_mut::<4>().filter(|_| is_esp) {
+        *spi = [0, 1, (sport & 3) as u8, (dport >> 3 & 3) as u8];
+    }
     let mut builder = PacketBuilder::new().ethernet(MacAddr([2, 9, 9, 9, 9, 9]), port_mac(port));
     let subnet = match port {
         2 if kind & 0x80 != 0 => {
@@ -510,7 +514,7 @@ fn built(port: u16, how: &[u8]) -> Vec<u8> {
         2 | 3 => builder.tcp(sport, dport, flags & 0x3f),
         4 => builder.echo_request(sport, 1),
         5 => builder.echo_reply(dport, 1),
-        6 => builder.protocol(47),
+        6 => builder.protocol(if is_esp { 50 } else { 47 }),
         _ => builder.udp_without_checksum(sport, dport),
     }
     .payload(&payload)

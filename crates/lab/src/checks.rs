@@ -5,10 +5,10 @@ mod inbound;
 mod manage;
 mod path;
 mod port_control;
-mod pptp;
 pub mod rtsp;
 pub mod sip;
 pub(crate) mod speed;
+mod tunnels;
 mod udp;
 mod web;
 
@@ -75,7 +75,8 @@ pub fn all() -> Vec<Check> {
         any("hairpin call", inbound::hairpin),
         any("unsolicited inbound", inbound::unsolicited),
         carrack("port opened by its host (NAT-PMP)", port_control::natpmpc),
-        carrack("PPTP, one call number twice", pptp::calls),
+        carrack("PPTP, one call number twice", tunnels::calls),
+        carrack("ESP, two tunnels at once", tunnels::esp),
         any("TCP throughput", speed::tcp),
         carrack("session table", manage::sessions),
         carrack("subscribers", manage::subscribers),

@@ -2,10 +2,12 @@
 
 use carrack_base::{Now, Proto, Reason, VrfId};
 use carrack_wire::icmpv4::{Class, class_of};
+use carrack_wire::ipv4::protocol::ESP;
 use carrack_wire::tcp::flag;
 
 use crate::directory::{Outside, is_exempt, one_to_one_of};
 use crate::engine::{Nat, Verdict, idle_timeout_s};
+use crate::esp::{begins, is_numbered};
 use crate::flow::{Direction, Flow, Inside, Kind};
 use crate::line::{
     CONTROL, HAIRPIN, INBOUND, INDEPENDENT, Mapping, NO_ADDRESS, NONE, ONE_TO_ONE, REFRESH_IN, SIX, Session,
@@ -63,7 +65,12 @@ impl Nat {
             return Err(Verdict::Untouched);
         }
         may_open(instance, flow).map_err(Verdict::Drop)?;
-        self.open_out(flow, id.index(), hairpin, now).map_err(|reason| {
+        let opened = if begins(instance, flow) {
+            self.open_esp(flow, id.index(), hairpin, now)
+        } else {
+            self.open_out(flow, id.index(), hairpin, now)
+        };
+        opened.map_err(|reason| {
             self.note_refusal(id.index(), flow.inside().into(), reason);
             Verdict::Drop(reason)
         })
@@ -311,9 +318,13 @@ impl Nat {
         let remote = flow.remote(direction);
         let refresh_in = instance.inbound_refresh.get(flow.proto.index()).copied().unwrap_or(true);
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
-        let is_call = flow.proto == Proto::Other && direction == Direction::Out && !mapping.is_static();
-        let (inside_port, outside_port) =
-            if is_call { (flow.sport, flow.sport) } else { (mapping.inside_port, mapping.outside_port) };
+        // A call or tunnel: its packets bear what the end they go to has chosen, a tunnel's no port of the mapping at all.
+        let is_numbered = flow.proto == Proto::Other && !mapping.is_static();
+        let (inside_port, outside_port) = match direction {
+            Direction::Out if is_numbered => (flow.sport, flow.sport),
+            Direction::In if is_numbered && flow.ip_proto == ESP => (flow.dport, flow.dport),
+            _ => (mapping.inside_port, mapping.outside_port),
+        };
         let mut line = Session {
             inside_ip: mapping.inside_ip,
             remote_ip: remote.ip,
@@ -376,6 +387,9 @@ impl Nat {
         }
         if flow.proto == Proto::Icmp && class_of(flow.bits) != Class::Request {
             return Err(Verdict::Drop(Reason::NatNoMapping));
+        }
+        if is_numbered(flow) && matches!(what, Outside::Pool { .. } | Outside::Deterministic { .. }) {
+            return self.learn_esp(instance, flow, now);
         }
         let outside = flow.local(Direction::In);
         let mapping = match self.tables.find_mapping(outside, flow.vrf, flow.proto, Direction::In) {
@@ -446,7 +460,7 @@ impl Nat {
         self.tables.find_session(hash, &out, Direction::Out).is_some()
     }
 
-    fn open_in(
+    pub(crate) fn open_in(
         &mut self,
         instance: &Instance,
         subscriber: u32,

@@ -12,6 +12,7 @@ use crate::nat64::{Nat64, NatPrefix};
 use crate::ownership::{BlockMap, WorkerGroup};
 use crate::policy::{Assignment, Instance, NatPolicy, StaticRule};
 use crate::slices::Slices;
+use crate::spis::Spis;
 
 /// Tells the hash for steering from those for tables.
 const STEERING: u64 = 0x7374_6565 << 32;
@@ -110,6 +111,7 @@ pub struct Directory {
     nat64: Vec<Option<Nat64>>,
     hasher: KeyedHasher,
     workers: u8,
+    pub(crate) spis: Arc<Spis>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -161,6 +163,7 @@ impl Directory {
             nat64: policy.instances.iter().map(|i| i.nat64.clone()).collect(),
             hasher: KeyedHasher::new(group.seed()),
             workers: group.workers(),
+            spis: Arc::clone(&group.spis),
         };
         for instance in &policy.instances {
             this.add_instance(instance, group);

@@ -11,6 +11,7 @@ use carrack_wire::tcp::flag;
 
 use crate::change::Transition;
 use crate::directory::Directory;
+use crate::esp::{WAITING_MAX, Waiting};
 use crate::expectations::Expectations;
 use crate::flow::{Direction, Flow, Inside, Kind};
 use crate::instances::Slots;
@@ -158,6 +159,8 @@ pub struct Nat {
     /// Only once some instance has a gateway, as the next one.
     pub(crate) controls: Option<Box<Controls>>,
     pub(crate) expectations: Option<Box<Expectations>>,
+    /// Hosts whose tunnels have not been answered yet.
+    pub(crate) waiting: Vec<Waiting>,
 }
 
 impl Nat {
@@ -200,6 +203,7 @@ impl Nat {
             slots: Slots::default(),
             controls: None,
             expectations: None,
+            waiting: Vec::with_capacity(WAITING_MAX),
         };
         this.configure(policy, now)?;
         Ok(this)
@@ -388,7 +392,7 @@ impl Nat {
 
     /// A TCP segment that may change the session's state.
     #[cold]
-    fn tcp_transition(&mut self, id: u32, bits: u8, direction: Direction, now_s: u32) {
+    pub(crate) fn tcp_transition(&mut self, id: u32, bits: u8, direction: Direction, now_s: u32) {
         let Self { tables, policy, slots, .. } = self;
         let Some(session) = tables.sessions.get_mut(id) else { return };
         let Some(instance) = policy.instances.get(slots.at(session.slot)) else { return };

@@ -6,6 +6,7 @@ use carrack_wire::gre;
 use carrack_wire::icmpv4::Icmpv4View;
 use carrack_wire::icmpv6::Icmpv6View;
 use carrack_wire::ipv4::Ipv4View;
+use carrack_wire::ipv4::protocol::ESP;
 use carrack_wire::ipv6::Ipv6View;
 
 use crate::directory::{is_exempt, one_to_one_of};
@@ -35,7 +36,7 @@ impl Nat {
         let inner = if flow.is_six() {
             self.inner_flow_six(flow, frame).map(|inner| (inner, Embedded { quoted_len: 0 }))
         } else {
-            inner_flow(flow, direction, frame)
+            inner_flow(flow, direction, frame, self.policy.learns_esp())
         };
         let (inner, embedded) = match inner {
             Ok(found) => found,
@@ -190,7 +191,12 @@ fn stand_in(mapping: &Mapping, inner: &Flow) -> Session {
 
 /// The embedded packet as the flow whose session is looked for, in the error's own direction: an error coming in
 /// carries what went out, so its source is the outside endpoint, which the lookup takes as destination.
-fn inner_flow(flow: &Flow, direction: Direction, frame: &[u8]) -> Result<(Flow, Embedded), Reason> {
+fn inner_flow(
+    flow: &Flow,
+    direction: Direction,
+    frame: &[u8],
+    learns: bool,
+) -> Result<(Flow, Embedded), Reason> {
     let outer = frame
         .get(usize::from(flow.l3)..)
         .and_then(|bytes| Ipv4View::parse(bytes).ok())
@@ -215,6 +221,7 @@ fn inner_flow(flow: &Flow, direction: Direction, frame: &[u8]) -> Result<(Flow, 
             Direction::In => (word(4), Some(0)),
             Direction::Out => (Some(0), word(4)),
         },
+        Proto::Other if learns && embedded.protocol() == ESP => (word(0), word(2)),
         Proto::Other => match (gre::call_of(embedded.protocol(), l4), direction) {
             (Some(call), _) => (Some(gre::CALL_PORT), Some(call)),
             (None, Direction::In) => (Some(0), Some(u16::from(embedded.protocol()))),

@@ -46,10 +46,7 @@ impl Ports {
             self.count_in_block(at, 1, now_s);
             return Ok(got);
         }
-        if self.deterministic.is_some() {
-            return Err(Reason::NatPortsExhausted);
-        }
-        if !self.is_mine(address, port) {
+        if self.deterministic.is_some() || !self.is_mine(address, port) {
             return Err(Reason::NatPortsExhausted);
         }
         let got = self.take(address, port..=port, wish, now_s, rng).ok_or(Reason::NatPortsExhausted)?;

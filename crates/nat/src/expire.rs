@@ -3,6 +3,7 @@
 use core::net::IpAddr;
 
 use carrack_base::{Now, PoolId, Proto, Reason};
+use carrack_wire::ipv4::protocol::ESP;
 
 use crate::engine::{Nat, idle_timeout_s};
 use crate::line::{CONTROL, EXPECTED, FORWARD, Mapping, TOLD};
@@ -99,6 +100,9 @@ impl Nat {
         {
             controls.forget(id);
         }
+        if session.ip_proto == ESP {
+            self.forget_spi(&session);
+        }
         self.drop_mapping_if_unused(session.mapping, now_s);
         self.release_subscriber_if_unused(session.subscriber, now_s);
         true
@@ -132,6 +136,9 @@ impl Nat {
             && let Some(expectations) = self.expectations.as_mut()
         {
             expectations.forget(id);
+        }
+        if mapping.proto() == Proto::Other {
+            self.forget_waiting(id);
         }
         let hold = hold || mapping.proto() != Proto::Tcp;
         if let Some(state) = self.states.get_mut(self.slots.at(mapping.slot))
@@ -173,6 +180,7 @@ impl Nat {
     }
 
     fn each_second(&mut self) {
+        self.end_waiting(self.second_s);
         self.retry_forwards();
         for at in 0..self.states.len() {
             self.watch_threshold(at);

@@ -112,11 +112,29 @@ impl From<Reason> for PortRefusal {
 }
 
 /// Whom an ask is about, looked up.
+#[derive(Clone, Copy)]
 struct Host {
     at: usize,
     /// Number of its NAT64 prefix; 0 for IPv4.
     via: u16,
     inside: Inside,
+}
+
+/// An ask with all that it is about.
+#[derive(Clone, Copy)]
+struct Case<'a> {
+    instance: &'a Instance,
+    ask: &'a PortAsk,
+    host: &'a Host,
+}
+
+/// Where a mapping is wanted.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    /// Address or port 0 is any.
+    suggested: Endpoint,
+    /// There or nowhere.
+    strict: bool,
 }
 
 impl Nat {
@@ -161,22 +179,22 @@ impl Nat {
     fn control_host(&mut self, ask: &PortAsk, host: &Host, now: Now) -> Result<PortGrant, PortRefusal> {
         let policy = self.policy.clone();
         let instance = policy.instances.get(host.at).ok_or(PortRefusal::NotServed)?;
+        let case = Case { instance, ask, host };
         match ask.what {
             PortWish::Map { ports, .. } => {
-                let first = self.map(instance, ask, host, now)?;
+                let first = self.map(case, now)?;
                 let mut count = 1;
                 // The rest of a set lies where its first port leads; what is not to be had ends it.
-                while count < ports && self.map_next(instance, ask, host, first.outside, count, now).is_some()
-                {
+                while count < ports && self.map_next(case, first.outside, count, now).is_some() {
                     count += 1;
                 }
                 Ok(PortGrant { ports: count, ..first })
             }
             PortWish::Peer { suggested, remote, lifetime_s } => {
-                self.hold_peer(instance, ask, host, suggested, remote, lifetime_s, now)
+                self.hold_peer(case, suggested, remote, lifetime_s, now)
             }
             PortWish::EndMap { ports } => {
-                if self.fixed(instance, ask, host).is_some() {
+                if self.fixed(case).is_some() {
                     return Err(PortRefusal::NotHis);
                 }
                 for step in 0..ports {
@@ -196,49 +214,37 @@ impl Nat {
                 self.end_pin_of(ask, host, Some((ip, remote.port)), now);
                 Ok(ended(instance))
             }
-            PortWish::Address => self.outside_address(instance, ask, host, now),
+            PortWish::Address => self.outside_address(case, now),
         }
     }
 
     /// One port of a MAP.
-    fn map(
-        &mut self,
-        instance: &Instance,
-        ask: &PortAsk,
-        host: &Host,
-        now: Now,
-    ) -> Result<PortGrant, PortRefusal> {
-        let PortWish::Map { suggested, strict, lifetime_s, filters, .. } = ask.what else {
+    fn map(&mut self, case: Case<'_>, now: Now) -> Result<PortGrant, PortRefusal> {
+        let PortWish::Map { suggested, strict, lifetime_s, filters, .. } = case.ask.what else {
             return Err(PortRefusal::NotServed);
         };
-        if let Some(fixed) = self.fixed(instance, ask, host) {
+        if let Some(fixed) = self.fixed(case) {
             let other = strict && !is_as_wished(fixed.outside, suggested);
             return if other { Err(PortRefusal::NotThatOne) } else { Ok(fixed) };
         }
         let pin = Pin { ends_s: now.s().saturating_add(lifetime_s), filters, ..Pin::default() };
-        let mapping = self.pin_mapping(instance, ask, host, suggested, strict, pin, now)?;
-        Ok(self.grant(instance, mapping, lifetime_s))
+        let mapping = self.pin_mapping(case, Place { suggested, strict }, pin, now)?;
+        Ok(self.grant(case.instance, mapping, lifetime_s))
     }
 
     /// A later port of a set whose first one leads to `first`.
-    fn map_next(
-        &mut self,
-        instance: &Instance,
-        ask: &PortAsk,
-        host: &Host,
-        first: Endpoint,
-        step: u16,
-        now: Now,
-    ) -> Option<()> {
+    fn map_next(&mut self, case: Case<'_>, first: Endpoint, step: u16, now: Now) -> Option<()> {
+        let ask = case.ask;
         let PortWish::Map { lifetime_s, filters, parity, .. } = ask.what else { return None };
         let suggested = Endpoint { port: first.port.checked_add(step)?, ..first };
         let what = PortWish::Map { suggested, strict: true, lifetime_s, filters, ports: 1, parity };
         let next = PortAsk { inside: later(ask.inside, step)?, what, ..*ask };
-        self.map(instance, &next, host, now).ok().map(|_| ())
+        self.map(Case { ask: &next, ..case }, now).ok().map(|_| ())
     }
 
     /// What config made for the endpoint: no host can change it.
-    fn fixed(&self, instance: &Instance, ask: &PortAsk, host: &Host) -> Option<PortGrant> {
+    fn fixed(&self, case: Case<'_>) -> Option<PortGrant> {
+        let Case { instance, ask, host } = case;
         let grant = |outside| PortGrant { instance: instance.id, outside, ports: 1, lifetime_s: FOREVER_S };
         if let Inside::V4(ip) = host.inside
             && let Some(outside) = one_to_one_of(instance, ip)
@@ -269,28 +275,18 @@ impl Nat {
     }
 
     /// Sets a pin on the endpoint's mapping, which is made if there is none.
-    #[allow(clippy::too_many_arguments, reason = "what both MAP and PEER say")]
-    fn pin_mapping(
-        &mut self,
-        instance: &Instance,
-        ask: &PortAsk,
-        host: &Host,
-        suggested: Endpoint,
-        strict: bool,
-        pin: Pin,
-        now: Now,
-    ) -> Result<u32, PortRefusal> {
-        let found = self.mapping_of_host(ask, host);
+    fn pin_mapping(&mut self, case: Case<'_>, place: Place, pin: Pin, now: Now) -> Result<u32, PortRefusal> {
+        let found = self.mapping_of_host(case.ask, case.host);
         let mapping = match found {
             // RFC 6887 §11.3: an existing mapping is what it is, whatever is suggested.
             Some(id) => {
                 let outside = self.tables.mappings.get(id).map(Mapping::outside).unwrap_or_default();
-                if strict && !is_as_wished(outside, suggested) {
+                if place.strict && !is_as_wished(outside, place.suggested) {
                     return Err(PortRefusal::NotThatOne);
                 }
                 id
             }
-            None => self.make(instance, ask, host, suggested, strict, now)?,
+            None => self.make(case, place, now)?,
         };
         let pin = Pin { mapping, ..pin };
         if let Some(old) = self.tables.find_pin(mapping, pin.peer()).and_then(|id| self.tables.pin_mut(id)) {
@@ -314,21 +310,14 @@ impl Nat {
 
     /// Makes a mapping for the endpoint, at the suggested place if that can be had. RFC 6888 REQ-9: it counts against
     /// the subscriber's limits like any other.
-    fn make(
-        &mut self,
-        instance: &Instance,
-        ask: &PortAsk,
-        host: &Host,
-        suggested: Endpoint,
-        strict: bool,
-        now: Now,
-    ) -> Result<u32, PortRefusal> {
+    fn make(&mut self, case: Case<'_>, place: Place, now: Now) -> Result<u32, PortRefusal> {
+        let Case { instance, host, .. } = case;
         // What is made now might not stay: the host asks again.
         if self.is_changing() {
             return Err(Reason::NatPoolChanging.into());
         }
         let subscriber = self.subscriber_for(instance, host.inside)?;
-        let made = self.make_for(instance, subscriber, ask, host, suggested, strict, now);
+        let made = self.make_for(case, subscriber, place, now);
         if let Err(refusal) = made {
             if let PortRefusal::Short(reason) = refusal {
                 self.note_refusal(instance.id.index(), host.inside.into(), reason);
@@ -338,17 +327,14 @@ impl Nat {
         made
     }
 
-    #[allow(clippy::too_many_arguments, reason = "a part of `make`")]
     fn make_for(
         &mut self,
-        instance: &Instance,
+        case: Case<'_>,
         subscriber: u32,
-        ask: &PortAsk,
-        host: &Host,
-        suggested: Endpoint,
-        strict: bool,
+        place: Place,
         now: Now,
     ) -> Result<u32, PortRefusal> {
+        let Case { ask, host, .. } = case;
         let inside = match (self.endpoint_of(ask, host), host.inside) {
             (Some(inside), _) => inside,
             (None, Inside::V6(ip)) => {
@@ -356,25 +342,22 @@ impl Nat {
             }
             (None, Inside::V4(_)) => return Err(PortRefusal::NotServed),
         };
-        let made = self.make_at(instance, subscriber, ask, host, inside, suggested, strict, now);
+        let made = self.make_at(case, subscriber, inside, place, now);
         if made.is_err() && host.via != 0 {
             self.tables.remove_host_if_unused(inside.ip);
         }
         made
     }
 
-    #[allow(clippy::too_many_arguments, reason = "a part of `make`")]
     fn make_at(
         &mut self,
-        instance: &Instance,
+        case: Case<'_>,
         subscriber: u32,
-        ask: &PortAsk,
-        host: &Host,
         inside: Endpoint,
-        suggested: Endpoint,
-        strict: bool,
+        place: Place,
         now: Now,
     ) -> Result<u32, PortRefusal> {
+        let Case { instance, ask, host } = case;
         let six = host.via != 0;
         let flags = INDEPENDENT | if six { SIX } else { 0 };
         let wish = Wish {
@@ -387,7 +370,7 @@ impl Nat {
             exactly: None,
             only: false,
         };
-        if let Some(exactly) = self.place_of(instance, subscriber, ask.proto, suggested) {
+        if let Some(exactly) = self.place_of(instance, subscriber, ask.proto, place.suggested) {
             let wish = Wish { exactly: Some(exactly), only: true, ..wish };
             match self.mapping_with(instance, subscriber, inside, wish, flags, now) {
                 Ok(mapping) => return Ok(mapping),
@@ -398,7 +381,7 @@ impl Nat {
                 Err(_) => {}
             }
         }
-        if strict {
+        if place.strict {
             return Err(PortRefusal::NotThatOne);
         }
         let mut refused = [None; RESERVED_TRIES];
@@ -441,17 +424,15 @@ impl Nat {
     }
 
     /// PEER: the mapping and the session stay (RFC 6887 §12.3).
-    #[allow(clippy::too_many_arguments, reason = "what a PEER says")]
     fn hold_peer(
         &mut self,
-        instance: &Instance,
-        ask: &PortAsk,
-        host: &Host,
+        case: Case<'_>,
         suggested: Endpoint,
         remote: HostEndpoint,
         lifetime_s: u32,
         now: Now,
     ) -> Result<PortGrant, PortRefusal> {
+        let Case { instance, ask, host } = case;
         let (ip, via) = self.peer_of(ask.vrf, host, remote.ip).ok_or(PortRefusal::NoSuchPeer)?;
         if remote.port == 0 {
             return Err(PortRefusal::NoSuchPeer);
@@ -460,7 +441,8 @@ impl Nat {
             return Err(PortRefusal::NotHis);
         }
         let host = &Host { via, ..*host };
-        if let Some(fixed) = self.fixed(instance, ask, host) {
+        let case = Case { host, ..case };
+        if let Some(fixed) = self.fixed(case) {
             return Ok(fixed);
         }
         let pin = Pin {
@@ -470,25 +452,23 @@ impl Nat {
             ..Pin::default()
         };
         let strict = suggested.port != 0 && self.mapping_of_host(ask, host).is_none();
-        let mapping = self.pin_mapping(instance, ask, host, suggested, strict, pin, now)?;
-        self.open_to_peer(instance, ask, host, mapping, Endpoint { ip, port: remote.port }, now)
-            .inspect_err(|_| {
-                let pin = self.tables.find_pin(mapping, pin.peer());
-                pin.into_iter().for_each(|id| self.end_pin(id, now.s()));
-            })?;
+        let mapping = self.pin_mapping(case, Place { suggested, strict }, pin, now)?;
+        self.open_to_peer(case, mapping, Endpoint { ip, port: remote.port }, now).inspect_err(|_| {
+            let pin = self.tables.find_pin(mapping, pin.peer());
+            pin.into_iter().for_each(|id| self.end_pin(id, now.s()));
+        })?;
         Ok(self.grant(instance, mapping, lifetime_s))
     }
 
     /// As if the host had sent a packet to its peer.
     fn open_to_peer(
         &mut self,
-        instance: &Instance,
-        ask: &PortAsk,
-        host: &Host,
+        case: Case<'_>,
         mapping: u32,
         remote: Endpoint,
         now: Now,
     ) -> Result<(), PortRefusal> {
+        let Case { instance, ask, host } = case;
         let mut flow = Flow {
             sport: ask.inside.port,
             dst: remote.ip,
@@ -528,13 +508,8 @@ impl Nat {
     }
 
     /// The host's outside address, or the one that it would get: a mapping is made for a moment.
-    fn outside_address(
-        &mut self,
-        instance: &Instance,
-        ask: &PortAsk,
-        host: &Host,
-        now: Now,
-    ) -> Result<PortGrant, PortRefusal> {
+    fn outside_address(&mut self, case: Case<'_>, now: Now) -> Result<PortGrant, PortRefusal> {
+        let Case { instance, ask, host } = case;
         if let Inside::V4(ip) = host.inside
             && let Some(outside) = one_to_one_of(instance, ip)
         {
@@ -554,7 +529,7 @@ impl Nat {
                 lifetime_s: 0,
             });
         }
-        let mapping = self.make(instance, ask, host, Endpoint::default(), false, now)?;
+        let mapping = self.make(case, Place::default(), now)?;
         let mut grant = self.grant(instance, mapping, 0);
         grant.outside.port = 0;
         self.drop_mapping(mapping, now.s());

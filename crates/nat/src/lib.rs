@@ -4,7 +4,7 @@
 //! [`WorkerGroup`].
 //! `flow` says what a packet is, `engine` finds its session and rewrites it, `create` makes sessions, `expire` ends
 //! them, `errors` carries ICMP errors across, `mediate` shows packets of control connections
-//! to application gateways, `expectations` lets in whom those expect and `calls` carries tunnels, `manage` shows and deletes, `change` takes a new policy into force; `pool` and `blocks` give out ports, `directory` knows
+//! to application gateways, `expectations` lets in whom those expect, `calls` and `esp` carry tunnels, `manage` shows and deletes, `change` takes a new policy into force; `pool` and `blocks` give out ports, `directory` knows
 //! whose address is whose.
 #![forbid(unsafe_code)]
 
@@ -20,6 +20,7 @@ mod deterministic;
 mod directory;
 mod engine;
 mod errors;
+mod esp;
 mod exact;
 mod expectations;
 mod expire;
@@ -40,6 +41,7 @@ mod rewrite;
 mod rng;
 pub mod row;
 mod slices;
+mod spis;
 mod syn;
 mod tables;
 mod tcp;

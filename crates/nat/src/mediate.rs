@@ -4,15 +4,16 @@
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 
 use carrack_alg::stream::{Halves, Passed, Refused, Scratch, Talk};
-use carrack_alg::{Edits, Ends, Ground, Memory, Note, Protocol, Side, Want};
+use carrack_alg::{Edits, Ends, Ground, Memory, Note, Protocol, Said, Side, Want};
 use carrack_base::{Now, Proto, Reason, VrfId};
 use carrack_tables::{Arena, ArenaError, Index, KeyedHasher, PagePreference, Slab};
-use carrack_wire::tcp::TcpView;
+use carrack_wire::tcp::{self, TcpView, flag};
 
 use crate::engine::Nat;
 use crate::expectations::Expectations;
 use crate::flow::Direction;
 use crate::line::{CONTROL, INBOUND, Session};
+use crate::policy::Unreadable;
 use crate::row::{Endpoint, TcpState};
 
 /// What gateways have seen since start, by [`Protocol`] and [`Note`].
@@ -127,6 +128,14 @@ struct Opening<'a> {
     now: Now,
 }
 
+impl Opening<'_> {
+    /// Are connections that make no sense reset?
+    fn resets(&self) -> bool {
+        let instance = self.nat.policy.instances.get(self.nat.slots.at(self.session.slot));
+        instance.is_some_and(|instance| instance.unreadable == Unreadable::Reset)
+    }
+}
+
 impl Ground for Opening<'_> {
     fn open(&mut self, want: &Want) -> Option<SocketAddrV4> {
         let opened = self.nat.expect(self.session, want, self.now);
@@ -183,6 +192,20 @@ impl Ground for Opening<'_> {
     }
 }
 
+/// The segment's header as that of a reset in its place, in `out`: its length. The receiver's own reset answers what the
+/// sender says next.
+fn reset(transport: &[u8], passed: Passed, out: &mut [u8]) -> Option<usize> {
+    let (head, _) = out.split_first_chunk_mut::<{ tcp::HEADER_LEN }>()?;
+    if passed == Passed::Same {
+        *head = *transport.first_chunk()?;
+    }
+    head[12] = (tcp::HEADER_LEN as u8 / 4) << 4;
+    head[13] = head[13] & flag::ACK | flag::RST;
+    // No window, nothing urgent.
+    (head[14], head[15], head[18], head[19]) = (0, 0, 0, 0);
+    Some(tcp::HEADER_LEN)
+}
+
 fn socket(ip: u32, port: u16) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::from(ip), port)
 }
@@ -193,6 +216,27 @@ impl Nat {
     #[must_use]
     pub fn is_control(&self, line: u32) -> bool {
         self.tables.sessions.get(line).is_some_and(|session| session.flags & CONTROL != 0)
+    }
+
+    /// Does a packet from one of these addresses and ports to the other, translated already, belong to the session in this
+    /// line?
+    #[must_use]
+    pub fn is_translated_by(
+        &self,
+        line: u32,
+        direction: Direction,
+        (src, dst): (u32, u32),
+        (sport, dport): (u16, u16),
+    ) -> bool {
+        let Some(session) = self.tables.sessions.get(line) else { return false };
+        let remote = (session.remote_ip, session.remote_port);
+        let (from, to) = match direction {
+            Direction::Out => ((session.outside_ip, session.outside_port), remote),
+            Direction::In => (remote, (session.inside_ip, session.inside_port)),
+        };
+        self.tables.sessions.is_live(line)
+            && session.flags & CONTROL != 0
+            && (from, to) == ((src, sport), (dst, dport))
     }
 
     /// Shows a translated packet of a control connection to its gateway: `transport` is all of it from the transport
@@ -241,10 +285,21 @@ impl Nat {
         let (side, ends) = (side_of(direction), ends_of(session));
         let mut ground = Opening { nat: self, session, counts, now };
         let Control { talk, memory, .. } = control;
-        let gateway = protocol.gateway();
-        let passed = talk.pass(side, transport, halves, scratch, |bytes, edits| {
-            gateway.read(memory, side, bytes, &ends, &mut ground, edits)
+        let was_unreadable = talk.is_unreadable();
+        let mut passed = talk.pass(side, transport, halves, scratch, |bytes, edits| {
+            protocol.read(Said { memory, side, bytes, ends: &ends, ground: &mut ground, edits })
         });
+        if talk.is_unreadable() && !was_unreadable {
+            ground.note(Note::Unreadable);
+            if let Ok(segment) = passed
+                && ground.resets()
+                && let Some(len) = reset(transport, segment, &mut scratch.out)
+            {
+                ground.note(Note::Reset);
+                self.tcp_transition(line, flag::RST, direction, now.s());
+                passed = Ok(Passed::Changed(len));
+            }
+        }
         // Nothing is to be remembered of a connection that is over for both, or not read any more.
         let is_closed = matches!(session.tcp(), TcpState::BothFin | TcpState::Reset);
         if talk.is_over() || (is_closed && talk.is_plain()) {
@@ -277,8 +332,9 @@ impl Nat {
         };
         edits.clear();
         let mut ground = Opening { nat: self, session, counts, now };
-        let (side, ends) = (side_of(direction), ends_of(session));
-        protocol.gateway().read(&mut Memory::default(), side, message, &ends, &mut ground, edits);
+        let (side, ends, memory) = (side_of(direction), ends_of(session), &mut Memory::default());
+        let ground: &mut dyn Ground = &mut ground;
+        protocol.read(Said { memory, side, bytes: message, ends: &ends, ground, edits: &mut *edits });
         if edits.is_empty() {
             return Passed::Same;
         }
@@ -329,6 +385,13 @@ impl Nat {
         let announced = Protocol::H323;
         let is_announced = session.proto() == Proto::Tcp && instance.gateways.contains(&announced);
         instance.gateway_of(session.proto(), port).or_else(|| is_announced.then_some(announced))
+    }
+
+    /// Counts what no gateway's reader sees.
+    pub(crate) fn note_gateway(&mut self, protocol: Protocol, note: Note) {
+        if let Some(controls) = self.controls.as_mut() {
+            controls.note(protocol, note);
+        }
     }
 
     /// What gateways have seen since start.

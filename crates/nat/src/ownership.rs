@@ -17,6 +17,7 @@ use carrack_base::WorkerId;
 use crate::policy::{Assignment, Instance, Pool};
 use crate::rng::Rng;
 use crate::slices::Slices;
+use crate::spis::Spis;
 
 /// Addresses whose home blocks are tried before any other worker's: keeps blocks at home, where NIC and rings expect
 /// them, unless a pool runs short.
@@ -29,13 +30,16 @@ pub struct WorkerGroup {
     seed: [u64; 4],
     /// Taken at start and at reload only.
     maps: Mutex<Vec<Weak<BlockMap>>>,
+    /// Whose ESP is.
+    pub(crate) spis: Arc<Spis>,
 }
 
 impl WorkerGroup {
     /// A group of so many workers. `seed` is secret.
     #[must_use]
     pub fn new(workers: u8, seed: [u64; 4]) -> Arc<Self> {
-        Arc::new(Self { workers: workers.max(1), seed, maps: Mutex::new(Vec::new()) })
+        let spis = Arc::new(Spis::new(seed));
+        Arc::new(Self { workers: workers.max(1), seed, maps: Mutex::new(Vec::new()), spis })
     }
 
     /// How many workers.

@@ -18,6 +18,14 @@ pub struct NatPolicy {
     pub port_control: bool,
 }
 
+impl NatPolicy {
+    /// Are packets of ESP told apart by their numbers?
+    #[must_use]
+    pub fn learns_esp(&self) -> bool {
+        self.instances.iter().any(|instance| instance.gateways.contains(&Protocol::Ipsec))
+    }
+}
+
 /// How an inside endpoint gets its outside endpoint (RFC 4787 §4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mapping {
@@ -200,6 +208,16 @@ impl Default for Timeouts {
     }
 }
 
+/// What becomes of a control connection over TCP whose gateway can make no sense of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Unreadable {
+    /// It goes on as it is.
+    #[default]
+    Pass,
+    /// It is reset.
+    Reset,
+}
+
 /// What a sender is told when a mapping cannot be made (RFC 6888 REQ-11 says 3/1, RFC 5508 REQ-8 says 3/13).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ExhaustedIcmp {
@@ -323,6 +341,8 @@ pub struct Instance {
     pub nat64: Option<Nat64>,
     /// Application gateways that are switched on (RFC 4787 REQ-10, REQ-10a, RFC 5382 REQ-6).
     pub gateways: Vec<Protocol>,
+    /// What becomes of connections that they cannot read.
+    pub unreadable: Unreadable,
 }
 
 impl Instance {

@@ -33,8 +33,10 @@ impl Nat {
         self.events.push(NatEvent::Translation {
             change,
             instance: self.slots.id(mapping.slot),
-            // All that a mapping of a shared address can be for, beside protocols with ports, is calls.
+            // All that a mapping of a shared address can be for, beside protocols with ports, is calls,
+            // and tunnels, which have no number of their own.
             protocol: match mapping.proto() {
+                Proto::Other if !mapping.is_static() && mapping.inside_port == 0 => protocol::ESP,
                 Proto::Other if !mapping.is_static() => protocol::GRE,
                 proto => ip_number(proto),
             },

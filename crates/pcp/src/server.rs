@@ -239,7 +239,8 @@ impl Server {
     fn handle_pcp(&mut self, now: Now, vrf: VrfId, to: Return, payload: &[u8]) {
         match message::read(payload, to.ends.from) {
             Ok(request) => {
-                if let Err(refused) = self.handle_request(now, vrf, to, payload, request) {
+                let came = mapping::Came { vrf, to, bytes: payload };
+                if let Err(refused) = self.handle_request(now, came, request) {
                     self.refuse(now, to, payload, refused.code, refused.lifetime_s);
                 }
             }

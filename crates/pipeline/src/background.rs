@@ -133,7 +133,8 @@ impl Worker {
             self.answer_syn(&syn, now, pool);
         }
         for _ in 0..OVERDUE_A_TURN {
-            let Some((frame, meta)) = self.fragments.next_overdue(now) else { break };
+            let next = self.fragments.next_overdue(now).or_else(|| self.pieces.next_overdue(now));
+            let Some((frame, meta)) = next else { break };
             self.discard(frame, &meta, Reason::FragmentTimeout, now);
         }
         for _ in 0..OVERDUE_A_TURN {

@@ -1,5 +1,5 @@
 //! Fragments: later ones have no ports, so they take those of their first fragment, and wait for it when they come
-//! before it (RFC 4787 REQ-14). Nothing is reassembled: every fragment goes on by itself.
+//! before it (RFC 4787 REQ-14). Nothing is reassembled here: every fragment goes on by itself (but see `pieces`).
 //!
 //! All is bounded: datagrams, fragments waiting, time. A flood fills its table and hurts other fragments only
 //! (RFC 4787 REQ-14a).

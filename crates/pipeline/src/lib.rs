@@ -23,6 +23,7 @@ mod nat_stage;
 mod neighbours;
 mod parse;
 mod parse6;
+mod pieces;
 pub mod plan;
 mod policer;
 mod reload;

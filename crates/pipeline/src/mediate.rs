@@ -33,7 +33,8 @@ impl Worker {
         now: Now,
     ) -> Result<(), Reason> {
         if meta.is_fragment || meta.flow.kind == Kind::LaterFragment {
-            // A datagram's fragments go on unread; of a stream nothing may be missed.
+            // A datagram that hairpins or crosses goes on unread (others are whole here, see `pieces`); of a stream nothing
+            // may be missed.
             return if meta.flow.proto == Proto::Tcp { Err(Reason::GatewayFragment) } else { Ok(()) };
         }
         let Some(layout) = layout(frame.bytes(), meta) else { return Ok(()) };
@@ -114,7 +115,7 @@ fn replace(frame: &mut Frame, layout: &Layout, meta: &Meta, bytes: &[u8]) -> Res
     Ok(())
 }
 
-fn put16(bytes: &mut [u8], at: usize, value: u16) {
+pub(crate) fn put16(bytes: &mut [u8], at: usize, value: u16) {
     if let Some(place) = bytes.get_mut(at..at + 2) {
         place.copy_from_slice(&value.to_be_bytes());
     }

@@ -3,14 +3,15 @@
 
 use carrack_base::{Now, Proto, Reason, VrfId};
 use carrack_frame::Frame;
-use carrack_nat::{Direction, Kind, NO_LINE, Verdict};
+use carrack_nat::{Direction, Flow, Kind, NO_LINE, Verdict};
+use carrack_wire::ipv4::protocol::ESP;
 use carrack_wire::ipv6::Ipv6View;
 
 use crate::burst::{Burst, Fate, Handover, Meta, Resume};
 use crate::forward::Refused;
 use crate::fragments::rewrite_identification;
 use crate::mailbox::TraceOutcome;
-use crate::parse::{set_icmp_identifier, set_other_ports};
+use crate::parse::{set_icmp_identifier, set_other_ports, set_spi};
 use crate::plan::{Hop, Plan};
 use crate::snapshot::Side;
 use crate::stats::Stage;
@@ -74,6 +75,9 @@ impl Worker {
                 Some(directory.owner_of_six(flow.vrf, flow.via, flow.src6))
             }
             Some(Direction::Out) => directory.owner_of_source(flow.vrf, flow.src),
+            Some(Direction::In) if flow.ip_proto == ESP && self.plan.learns_esp => {
+                directory.owner_of_esp(flow, false)
+            }
             Some(Direction::In) => {
                 directory.owner_of_outside(flow.vrf, flow.dst, flow.proto as u8, flow.dport)
             }
@@ -96,6 +100,11 @@ impl Worker {
         let directory = self.nat.directory();
         match meta.direction? {
             Direction::Out => Some(directory.owner_of_inside(meta.flow.vrf, inner.dst())),
+            Direction::In if inner.protocol() == ESP && self.plan.learns_esp => {
+                let (sport, dport) = (word(2), word(0));
+                let (src, dst, vrf) = (inner.dst(), inner.src(), meta.flow.vrf);
+                directory.owner_of_esp(&Flow { src, dst, sport, dport, vrf, proto, ..Flow::default() }, true)
+            }
             Direction::In => {
                 let port = if proto == Proto::Icmp { word(4) } else { word(0) };
                 directory.owner_of_outside(meta.flow.vrf, inner.src(), proto as u8, port)
@@ -177,10 +186,14 @@ impl Worker {
                 meta.fate = Fate::Dropped(reason);
                 continue;
             }
-            if self.translate_one(frame, meta, now) == Next::OtherWorker {
-                let frame = burst.frames.get(at).and_then(Option::as_ref);
-                let owner = burst.meta.get(at).map_or(self.id.0, |meta| self.owner_of(meta, frame));
-                self.hand_over(burst, at, owner, Resume::Nat, now);
+            match self.translate_one(frame, meta, now) {
+                Next::Stay => {}
+                Next::Gather => self.gather_control(burst, at, now),
+                Next::OtherWorker => {
+                    let frame = burst.frames.get(at).and_then(Option::as_ref);
+                    let owner = burst.meta.get(at).map_or(self.id.0, |meta| self.owner_of(meta, frame));
+                    self.hand_over(burst, at, owner, Resume::Nat, now);
+                }
             }
         }
         self.nat.settle();
@@ -209,10 +222,12 @@ impl Worker {
                 if direction == Direction::In {
                     meta.destination = destination_of(frame.bytes(), meta);
                 }
-                if self.nat.is_control(line)
-                    && meta.flow.kind != Kind::IcmpError
-                    && let Err(reason) = self.mediate(frame, meta, direction, line, now)
-                {
+                let is_control = self.nat.is_control(line) && meta.flow.kind != Kind::IcmpError;
+                if is_control && meta.is_fragment && meta.flow.proto == Proto::Udp && !hairpin {
+                    rewrite_identification(meta, frame.bytes_mut());
+                    return Next::Gather;
+                }
+                if is_control && let Err(reason) = self.mediate(frame, meta, direction, line, now) {
                     meta.fate = Fate::Dropped(reason);
                     return Next::Stay;
                 }
@@ -292,6 +307,7 @@ impl Worker {
         match meta.flow.proto {
             _ if meta.flow.kind == Kind::IcmpError => {}
             Proto::Icmp => set_icmp_identifier(meta, port(4)),
+            Proto::Other if meta.flow.ip_proto == ESP && self.plan.learns_esp => set_spi(frame.bytes(), meta),
             Proto::Other => set_other_ports(meta, frame.bytes().get(l4..).unwrap_or(&[])),
             Proto::Tcp | Proto::Udp => meta.flow.sport = port(0),
         }
@@ -327,6 +343,8 @@ impl Worker {
 enum Next {
     Stay,
     OtherWorker,
+    /// To the other fragments of its datagram, which a gateway reads.
+    Gather,
 }
 
 #[inline]

@@ -7,6 +7,7 @@ use carrack_base::{Family, PortId, Proto, Reason};
 use carrack_nat::{Direction, Flow, Kind, SIX_BYTES};
 use carrack_wire::ethernet::{MacAddr, ethertype};
 use carrack_wire::icmpv4::{Class, class_of};
+use carrack_wire::ipv4::protocol::ESP;
 use carrack_wire::ipv4::{FLAG_MF, Ipv4View, OFFSET_MASK};
 use carrack_wire::tcp::flag;
 use carrack_wire::{checksum, gre, vlan};
@@ -296,6 +297,9 @@ pub(crate) fn parse(plan: &Plan, port: PortId, frame: &[u8], meta: &mut Meta) ->
     meta.direction = direction_of(line.side);
     meta.raw_from_outside = line.side == Side::Outside;
     ipv4(frame, l3, meta)?;
+    if meta.flow.ip_proto == ESP && plan.learns_esp && meta.direction.is_some() {
+        set_spi(frame, meta);
+    }
     // RFC 1812 §5.3.4: what was sent to all stations of the link is not forwarded.
     if head[0] & 1 != 0 {
         return Err(Reason::L2NotForUs);
@@ -466,6 +470,18 @@ pub(crate) fn set_other_ports(meta: &mut Meta, l4: &[u8]) {
     let number = u16::from(meta.flow.ip_proto);
     let inside_is_source = meta.direction != Some(Direction::In);
     (meta.flow.sport, meta.flow.dport) = if inside_is_source { (0, number) } else { (number, 0) };
+}
+
+/// The number of a tunnel, for the end it goes to, takes the place of both ports.
+#[cold]
+pub(crate) fn set_spi(frame: &[u8], meta: &mut Meta) {
+    if meta.flow.kind != Kind::Whole {
+        return;
+    }
+    let spi = frame.get(usize::from(meta.flow.l4)..).and_then(|l4| l4.first_chunk::<4>());
+    // What is too short to have one gets 0, which is none.
+    let [a, b, c, d] = spi.copied().unwrap_or_default();
+    (meta.flow.sport, meta.flow.dport) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
 }
 
 /// Does the packet ask for a route of its own (RFC 791 §3.1; refused, RFC 7126 §4.3)?

@@ -183,6 +183,8 @@ pub struct Plan {
     hops6: Vec<Hop<u128>>,
     /// Prefixes of stateless translators, in which no route leads elsewhere, and the translators' numbers.
     stateless: Vec<(VrfId, Prefix6, u16)>,
+    /// Packets of ESP are told apart by their numbers.
+    pub(crate) learns_esp: bool,
 }
 
 impl Plan {
@@ -203,8 +205,18 @@ impl Plan {
         let commons = snapshot.interfaces.iter().map(|i| common_of(&snapshot, i.as_ref()?)).collect();
         let (fibs, hops, hops6) = (Vec::new(), Vec::new(), Vec::new());
         let stateless = whole_prefixes(&snapshot);
-        let mut this =
-            Self { ports, lines, commons, fibs, hops, hops6, stateless, snapshot: snapshot.clone() };
+        let learns_esp = snapshot.nat.learns_esp();
+        let mut this = Self {
+            ports,
+            lines,
+            commons,
+            fibs,
+            hops,
+            hops6,
+            stateless,
+            learns_esp,
+            snapshot: snapshot.clone(),
+        };
         for interface in snapshot.interfaces.iter().flatten() {
             this.enter(interface);
         }

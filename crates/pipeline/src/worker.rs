@@ -18,6 +18,7 @@ use crate::mailbox::{CapturePoint, Command, Event, NatNews, PacketSlot, TraceOut
 use crate::neighbours::Neighbours;
 use crate::parse::{Parsed, has_source_route, parse, parse_common};
 use crate::parse6::check_path6;
+use crate::pieces::Pieces;
 use crate::plan::{Hop, Plan};
 use crate::policer::Buckets;
 use crate::reload::Next;
@@ -56,6 +57,7 @@ pub struct Worker {
     pub(crate) nat: Nat,
     pub(crate) neighbours: Neighbours,
     pub(crate) fragments: Fragments,
+    pub(crate) pieces: Pieces,
     pub(crate) buckets: Buckets,
     pub(crate) taps: Taps,
     pub(crate) mail: WorkerMail,
@@ -102,6 +104,7 @@ impl Worker {
             nat: Nat::new(id, group, nat, pages, plan.snapshot.nat.clone(), now)?,
             neighbours: Neighbours::new(neighbours, held_for_neighbour, hasher.clone(), small)?,
             fragments: Fragments::new(nat.fragments, nat.held_fragments, hasher, small, fragment_rng)?,
+            pieces: Pieces::new(),
             buckets: Buckets::new(&plan.snapshot.policers, rng.next_u64(), now),
             taps: Taps::new(),
             mail,
@@ -456,7 +459,8 @@ impl Worker {
     /// Where every packet went, as of now: [`Accounts::balance`] is 0 between calls.
     pub fn accounts(&mut self) -> &Accounts {
         self.count_absorbed();
-        self.accounts.held = self.fragments.held() + self.neighbours.held() + self.nat.held_syns();
+        self.accounts.held =
+            self.fragments.held() + self.pieces.held() + self.neighbours.held() + self.nat.held_syns();
         &self.accounts
     }
 

@@ -6,10 +6,11 @@ mod common;
 use carrack_alg::{Note, Protocol};
 use carrack_base::Reason;
 use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
-use carrack_nat::policy::{Filtering, StaticRule};
+use carrack_nat::policy::{Filtering, StaticRule, Unreadable};
 use carrack_pipeline::snapshot::Snapshot;
 use carrack_wire::TcpView;
 use carrack_wire::tcp::flag;
+use common::check::{reassemble, whole_is_right};
 use common::net6::*;
 use common::*;
 
@@ -349,4 +350,164 @@ fn the_end_of_a_call_ends_what_it_expects() {
     let answer = "SIP/2.0 200 OK\r\nCall-ID: one\r\nCSeq: 2 BYE\r\n\r\n";
     world.pass(OUT, &say(OUT, &server, &outside, answer));
     assert_eq!(mappings(&world), 3);
+}
+
+/// A connection to a server of RTSP that is none of its kind: by policy it goes on as it is, or is reset, at both ends.
+#[test]
+fn what_a_gateway_cannot_read_goes_on_or_is_reset_as_policy_says() {
+    let text = "GET / HTTP/1.0\r\n\r\n";
+    let (client, server) = (format!("{CLIENT}:4000"), format!("{SERVER}:554"));
+    for unreadable in [Unreadable::Pass, Unreadable::Reset] {
+        let mut world = world_with(|s| {
+            nat(s, |i| (i.gateways, i.unreadable) = (vec![Protocol::Rtsp], unreadable));
+        });
+        let outside = connect(&mut world, &client, &server);
+        let sent = world.pass(IN, &segment(IN, &client, &server, ACK, (101, 501), text));
+        let tcp = TcpView::parse(sent.l4()).unwrap();
+        let counts = world.workers[0].nat().gateway_counts()[Protocol::Rtsp as usize];
+        let counted = [Note::Unreadable, Note::Reset].map(|note| counts[note as usize]);
+        match unreadable {
+            Unreadable::Pass => {
+                assert_eq!(carried(&sent), (101, 501, text.to_owned()));
+                assert_eq!((tcp.flags() & flag::RST, counted), (0, [1, 0]));
+            }
+            Unreadable::Reset => {
+                assert_eq!(carried(&sent), (101, 501, String::new()));
+                assert_eq!((tcp.flags(), tcp.window(), counted), (flag::RST | ACK, 0, [1, 1]));
+                // The server knows of no such connection any more, and says so to the client.
+                let answer = segment(OUT, &server, &outside, flag::RST, (501, 0), "");
+                assert_eq!(world.pass(OUT, &answer).dst(), client);
+            }
+        }
+    }
+}
+
+/// What is encrypted is not reset, and a message that grows too long is.
+#[test]
+fn the_reset_is_for_what_makes_no_sense_alone() {
+    let (client, server) = (format!("{CLIENT}:4000"), format!("{SERVER}:5060"));
+    let run = |texts: &[&str]| {
+        let mut world = world_with(|s| {
+            nat(s, |i| (i.gateways, i.unreadable) = (vec![Protocol::Sip], Unreadable::Reset));
+        });
+        connect(&mut world, &client, &server);
+        let mut seq = 101;
+        for text in texts {
+            world.pass(IN, &segment(IN, &client, &server, ACK, (seq, 501), text));
+            seq += text.len() as u32;
+        }
+        let counts = world.workers[0].nat().gateway_counts()[Protocol::Sip as usize];
+        [Note::Transparent, Note::Unreadable, Note::Reset].map(|note| counts[note as usize])
+    };
+    assert_eq!(run(&["\u{16}\u{3}\u{1}\0", "hello"]), [1, 0, 0]);
+    let long = "a".repeat(1_300);
+    assert_eq!(run(&["INVITE sip:b@c SIP/2.0\r\nSubject: ", &long, &long, &long, &long]), [0, 1, 1]);
+}
+
+/// A DNS answer names the addresses that somebody asked for, whoever asks: with all gateways on it is left as it is.
+#[test]
+fn dns_is_left_alone() {
+    let mut world = world_with(|s| nat(s, |i| i.gateways = Protocol::ALL.to_vec()));
+    let (client, server) = (format!("{CLIENT}:4000"), format!("{SERVER}:53"));
+    let (client, server) = (e(&client), e(&server));
+    let answer =
+        [&[0x12, 0x34, 0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0, 1, b'a', 0, 0, 1, 0, 1][..], &[10, 0, 0, 5]]
+            .concat();
+    let query = packet(IN, client.0, server.0).udp(client.1, server.1).payload(&answer).build();
+    let sent = world.pass(IN, &query);
+    assert_eq!(sent.l4()[8..], answer);
+    let (outside, own) = (sent.src(), [192, 0, 2, 1]);
+    let (outside, answer) = (e(&outside), [&answer[..answer.len() - 4], &own].concat());
+    let back = packet(OUT, server.0, outside.0).udp(server.1, outside.1).payload(&answer).build();
+    assert_eq!(world.pass(OUT, &back).l4()[8..], answer);
+}
+
+const OFFER: &str = "v=0\r\nc=IN IP4 10.0.0.5\r\nm=audio 6000 RTP/AVP 0\r\n";
+
+/// An invitation with so many bytes of a header that nobody reads.
+fn invitation(filler: usize) -> String {
+    let subject = "x".repeat(filler);
+    format!(
+        "INVITE sip:b@c SIP/2.0\r\nVia: SIP/2.0/UDP 10.0.0.5:5060\r\nSubject: {subject}\r\nCall-ID: one\r\n\
+         Content-Length: {}\r\n\r\n{OFFER}",
+        OFFER.len()
+    )
+}
+
+/// A UDP datagram from the host's port 5060 to the server's, in fragments of so many bytes.
+fn in_fragments(text: &str, id: u16, piece: usize) -> Vec<Vec<u8>> {
+    let whole = packet(IN, CLIENT, SERVER).udp(5_060, 5_060).payload(text.as_bytes()).build();
+    cut(IN, CLIENT, SERVER, 17, id, &whole[34..], piece)
+}
+
+fn with_sip() -> World {
+    world_with(|s| nat(s, |i| i.gateways = vec![Protocol::Sip]))
+}
+
+/// RFC 3261 §18.1.1: a large message over UDP. Its gateway reads it whole, in whatever order its fragments come, and it goes on
+/// in as many.
+#[test]
+fn a_message_in_ip_fragments_is_read_as_a_whole() {
+    let text = invitation(2_000);
+    for order in [[0, 1], [1, 0]] {
+        let mut world = with_sip();
+        let pieces = in_fragments(&text, 7, 1_480);
+        assert_eq!(pieces.len(), 2);
+        assert!(world.send(IN, &pieces[order[0]]).is_empty(), "the first one waits");
+        assert_eq!(world.held(), 1);
+        let sent = world.send(IN, &pieces[order[1]]);
+        assert_eq!((sent.len(), world.held()), (2, 0));
+        let (_, l4) = reassemble(&sent);
+        whole_is_right(&sent[0], &l4);
+        let said = String::from_utf8(l4[8..].to_vec()).unwrap();
+        assert!(said.contains("c=IN IP4 192.0.2.1\r\n") && !said.contains("10.0.0.5"), "{said}");
+        let body = said.split("\r\n\r\n").nth(1).unwrap();
+        assert!(said.contains(&format!("Content-Length: {}\r\n", body.len())));
+    }
+}
+
+/// What has another number of fragments, length or checksum than a gateway reads is not held for ever, and nothing is lost of
+/// what nobody hurt.
+#[test]
+fn fragments_that_make_no_readable_message_go_on_or_end() {
+    let mut world = with_sip();
+    let all = |world: &mut World, pieces: &[Vec<u8>]| {
+        let sent: Vec<Sent> = pieces.iter().flat_map(|piece| world.send(IN, piece)).collect();
+        (sent.len(), world.held())
+    };
+    let pieces = in_fragments(&invitation(9_000), 1, 1_480);
+    assert_eq!(all(&mut world, &pieces), (pieces.len(), 0), "too long to be read");
+    let pieces = in_fragments(&invitation(300), 2, 40);
+    assert_eq!(all(&mut world, &pieces), (pieces.len(), 0), "too many");
+    let mut pieces = in_fragments(&invitation(2_000), 3, 1_480);
+    *pieces[1].last_mut().unwrap() ^= 1;
+    assert!(world.send(IN, &pieces[0]).is_empty());
+    assert!(world.send(IN, &pieces[1]).is_empty());
+    assert_eq!(world.drops(Reason::GatewayBadChecksum), 2, "both of them");
+    let pieces = in_fragments(&invitation(2_000), 4, 1_480);
+    assert!(world.send(IN, &pieces[0]).is_empty());
+    let before = world.drops(Reason::FragmentTimeout);
+    world.wait_ms(3_000);
+    assert_eq!((world.held(), world.drops(Reason::FragmentTimeout) - before), (0, 1));
+}
+
+/// RFC 3261 §14: an invitation within a call names what it named before by the same endpoints, and new media by new ones.
+#[test]
+fn a_second_invitation_of_a_call_keeps_its_endpoints() {
+    let mut world = with_sip();
+    let say = |text: &str| packet(IN, CLIENT, SERVER).udp(5_060, 5_060).payload(text.as_bytes()).build();
+    let mut named = |text: &str| {
+        let said = String::from_utf8(world.pass(IN, &say(text)).l4()[8..].to_vec()).unwrap();
+        let media: Vec<String> =
+            said.lines().filter(|line| line.starts_with("m=")).map(str::to_owned).collect();
+        (media, world.workers[0].nat().mapping_count())
+    };
+    let first = named(&invitation(10));
+    assert_eq!((first.0.len(), first.1), (1, 3));
+    assert_eq!(named(&invitation(11)), first);
+    let body = format!("{OFFER}m=video 6002 RTP/AVP 31\r\n");
+    let more =
+        invitation(11).replace(OFFER, &body).replace(&OFFER.len().to_string(), &body.len().to_string());
+    let second = named(&more);
+    assert_eq!((&second.0[0], second.0.len(), second.1), (&first.0[0], 2, 5));
 }

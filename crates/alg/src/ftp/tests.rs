@@ -19,8 +19,14 @@ fn test(inside: &str, client: Side) -> Test {
 impl Test {
     fn says(&mut self, side: Side, line: &str) -> String {
         let mut edits = Edits::default();
-        let reading =
-            Ftp.read(&mut self.memory, side, line.as_bytes(), &self.ends, &mut self.field, &mut edits);
+        let reading = Ftp.read(Said {
+            memory: &mut self.memory,
+            side,
+            bytes: line.as_bytes(),
+            ends: &self.ends,
+            ground: &mut self.field,
+            edits: &mut edits,
+        });
         assert_eq!(reading, Reading::Done(line.len()), "{line}");
         let mut out = [0; 1_024];
         let len = edits.apply(line.as_bytes(), &mut out).unwrap();
@@ -112,7 +118,14 @@ fn an_accepted_auth_makes_it_transparent_and_a_refused_one_does_not() {
     assert!(t.inside("PORT 10,0,0,5,19,137\r\n").contains("192"));
     t.inside("AUTH TLS\r\n");
     let mut edits = Edits::default();
-    let reading = Ftp.read(&mut t.memory, Side::Outside, b"234 go\r\n", &t.ends, &mut t.field, &mut edits);
+    let reading = Ftp.read(Said {
+        memory: &mut t.memory,
+        side: Side::Outside,
+        bytes: b"234 go\r\n",
+        ends: &t.ends,
+        ground: &mut t.field,
+        edits: &mut edits,
+    });
     assert_eq!(reading, Reading::Transparent);
     assert_eq!(t.field.notes.last(), Some(&Note::Transparent));
 }
@@ -165,7 +178,8 @@ fn commands_for_the_gateway_reach_the_server_as_noop_and_their_answer_is_the_gat
 fn only_lines_that_may_matter_are_waited_for_and_no_line_for_ever() {
     let mut t = test("10.0.0.5", Side::Inside);
     let mut read = |side, bytes: &[u8]| {
-        Ftp.read(&mut t.memory, side, bytes, &t.ends, &mut t.field, &mut Edits::default())
+        let (memory, ends, ground) = (&mut t.memory, &t.ends, &mut t.field);
+        Ftp.read(Said { memory, side, bytes, ends, ground, edits: &mut Edits::default() })
     };
     assert_eq!(read(Side::Inside, b"po"), Reading::More);
     assert_eq!(read(Side::Inside, b"PORT 10,0"), Reading::More);

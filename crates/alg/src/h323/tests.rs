@@ -26,7 +26,14 @@ fn call(port: u16) -> Ends {
 
 fn read_by(side: Side, message: &[u8], ends: &Ends, field: &mut Field) -> (Reading, Vec<u8>) {
     let mut edits = Edits::default();
-    let reading = H323.read(&mut crate::Memory::default(), side, message, ends, field, &mut edits);
+    let reading = H323.read(Said {
+        memory: &mut crate::Memory::default(),
+        side,
+        bytes: message,
+        ends,
+        ground: field,
+        edits: &mut edits,
+    });
     let mut out = vec![0; message.len() + 64];
     let len = edits.apply(message, &mut out).unwrap();
     (reading, out[..len].to_vec())
@@ -155,7 +162,14 @@ fn long_messages_pass_and_what_is_no_tpkt_ends_the_reading() {
     let mut memory = crate::Memory::default();
     let mut read = |message: &[u8]| {
         let mut edits = Edits::default();
-        H323.read(&mut memory, Side::Inside, message, &call(PORT), &mut Field::default(), &mut edits)
+        H323.read(Said {
+            memory: &mut memory,
+            side: Side::Inside,
+            bytes: message,
+            ends: &call(PORT),
+            ground: &mut Field::default(),
+            edits: &mut edits,
+        })
     };
     assert_eq!(read(&[3, 0, 0]), Reading::More);
     assert_eq!(read(&[3, 0, 0, 9, 8, 2]), Reading::More);
@@ -163,5 +177,5 @@ fn long_messages_pass_and_what_is_no_tpkt_ends_the_reading() {
     assert_eq!(read(&[&[3, 0, 0x20, 0][..], &[0; 1_000]].concat()), Reading::Done(1_004));
     assert_eq!(read(&[3; 7_000]), Reading::Done(7_000));
     assert_eq!(read(&[3; 600]), Reading::Done(188), "the rest of 8192");
-    assert_eq!(read(b"GET / HTTP/1.1"), Reading::Transparent);
+    assert_eq!(read(b"GET / HTTP/1.1"), Reading::Unreadable);
 }

@@ -5,7 +5,7 @@ use crate::ground::{Field, ends};
 fn pass(memory: &mut crate::Memory, field: &mut Field, ends: &Ends, side: Side, message: &str) -> String {
     let mut edits = Edits::default();
     let bytes = message.as_bytes();
-    let reading = Rtsp.read(memory, side, bytes, ends, field, &mut edits);
+    let reading = Rtsp.read(Said { memory, side, bytes, ends, ground: field, edits: &mut edits });
     assert_eq!(reading, Reading::Done(bytes.len()), "{message}");
     let mut out = [0; 2_048];
     let len = edits.apply(bytes, &mut out).unwrap();
@@ -94,10 +94,12 @@ fn bodies_and_media_within_the_connection_are_walked_past() {
             end = (end + piece).min(stream.len());
             let mut edits = Edits::default();
             let ends = ends("10.0.0.5");
-            match Rtsp.read(&mut memory, Side::Inside, &stream[start..end], &ends, &mut field, &mut edits) {
+            let (memory, bytes, ground) = (&mut memory, &stream[start..end], &mut field);
+            let said = Said { memory, side: Side::Inside, bytes, ends: &ends, ground, edits: &mut edits };
+            match Rtsp.read(said) {
                 Reading::Done(count) => start += count,
                 Reading::More => assert!(end < stream.len()),
-                Reading::Transparent => panic!("lost its place at {start}"),
+                Reading::Transparent | Reading::Unreadable => panic!("lost its place at {start}"),
             }
             end = end.max(start);
         }
@@ -109,14 +111,29 @@ fn bodies_and_media_within_the_connection_are_walked_past() {
 fn what_is_not_rtsp_is_not_read() {
     let read = |bytes: &[u8]| {
         let mut edits = Edits::default();
-        let (memory, field) = (&mut crate::Memory::default(), &mut Field::default());
-        Rtsp.read(memory, Side::Inside, bytes, &ends("10.0.0.5"), field, &mut edits)
+        let (memory, ground) = (&mut crate::Memory::default(), &mut Field::default());
+        let ends = &ends("10.0.0.5");
+        Rtsp.read(Said { memory, side: Side::Inside, bytes, ends, ground, edits: &mut edits })
     };
     assert_eq!(read(b"\x16\x03\x01"), Reading::Transparent);
-    assert_eq!(read(b"GET /stream HTTP/1.0\r\n\r\n"), Reading::Transparent);
-    assert_eq!(read(b"SETUP rtsp://s/a RTSP/1.0\r\nContent-Length: x\r\n\r\n"), Reading::Transparent);
-    assert_eq!(read(&[b'A'; 40]), Reading::Transparent);
-    assert_eq!(read(&b"SETUP ".repeat(1_000)), Reading::Transparent);
+    assert_eq!(read(b"GET /stream HTTP/1.0\r\n\r\n"), Reading::Unreadable);
+    assert_eq!(read(b"SETUP rtsp://s/a RTSP/1.0\r\nContent-Length: x\r\n\r\n"), Reading::Unreadable);
+    assert_eq!(read(&[b'A'; 40]), Reading::Unreadable);
+    assert_eq!(read(&b"SETUP ".repeat(1_000)), Reading::Unreadable);
     assert_eq!(read(b"SETU"), Reading::More);
     assert_eq!(read(b"$\0"), Reading::More);
+}
+
+/// RFC 2326 §10.7: what has come by then stays, the rest is expected no longer.
+#[test]
+fn a_teardown_by_the_client_ends_what_is_expected() {
+    let (mut memory, mut field) = (crate::Memory::default(), Field::default());
+    let ends = ends("10.0.0.5");
+    pass(&mut memory, &mut field, &ends, Side::Inside, SETUP);
+    let message = "TEARDOWN rtsp://198.51.100.7/stream RTSP/1.0\r\nCSeq: 5\r\nSession: 1\r\n\r\n";
+    assert_eq!(pass(&mut memory, &mut field, &ends, Side::Outside, message), message);
+    assert_eq!(field.closed, [0; 0], "a server has nothing to tear down");
+    assert_eq!(pass(&mut memory, &mut field, &ends, Side::Inside, message), message);
+    assert_eq!((field.closed.len(), field.closed[0]), (1, field.dialogs[0]));
+    assert_ne!(field.closed[0], 0);
 }

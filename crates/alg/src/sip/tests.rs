@@ -1,6 +1,7 @@
 use carrack_base::Proto;
 
 use super::*;
+use crate::Protocol;
 use crate::ground::Field;
 
 /// The host's port 5060 is 192.0.2.1:40000 outside.
@@ -17,7 +18,14 @@ fn ends(proto: Proto) -> Ends {
 fn read(side: Side, text: &str, field: &mut Field, proto: Proto) -> (Reading, String) {
     let mut edits = Edits::default();
     let mut memory = crate::Memory::default();
-    let reading = Sip.read(&mut memory, side, text.as_bytes(), &ends(proto), field, &mut edits);
+    let reading = Sip.read(Said {
+        memory: &mut memory,
+        side,
+        bytes: text.as_bytes(),
+        ends: &ends(proto),
+        ground: field,
+        edits: &mut edits,
+    });
     let mut out = vec![0; 8_000];
     let len = edits.apply(text.as_bytes(), &mut out).unwrap();
     (reading, String::from_utf8(out[..len].to_vec()).unwrap())
@@ -169,7 +177,7 @@ fn over_tcp_a_message_is_waited_for_and_its_successor_is_another() {
     let two = format!("{one}{one}");
     assert_eq!(read(Side::Inside, &two, &mut field, Proto::Tcp).0, Reading::Done(one.len()));
     assert_eq!(read(Side::Inside, "\r\n\r\nINVITE", &mut field, Proto::Tcp).0, Reading::Done(4));
-    assert_eq!(read(Side::Inside, "GET / HTTP/1.1\r\n\r\n", &mut field, Proto::Tcp).0, Reading::Transparent);
+    assert_eq!(read(Side::Inside, "GET / HTTP/1.1\r\n\r\n", &mut field, Proto::Tcp).0, Reading::Unreadable);
 }
 
 /// RFC 3261 §10.2.
@@ -218,7 +226,14 @@ fn an_answered_bye_ends_what_the_call_expects() {
 fn across(side: Side, text: &str, field: &mut Field) -> String {
     let mut edits = Edits::default();
     let ends = Ends { inside: "2001:db8::5".parse().unwrap(), ..ends(Proto::Udp) };
-    Sip.read(&mut crate::Memory::default(), side, text.as_bytes(), &ends, field, &mut edits);
+    Sip.read(Said {
+        memory: &mut crate::Memory::default(),
+        side,
+        bytes: text.as_bytes(),
+        ends: &ends,
+        ground: field,
+        edits: &mut edits,
+    });
     let mut out = vec![0; 8_000];
     let len = edits.apply(text.as_bytes(), &mut out).unwrap();
     String::from_utf8(out[..len].to_vec()).unwrap()
@@ -306,4 +321,35 @@ fn nonsense_neither_breaks_it_nor_is_changed() {
     ] {
         assert_eq!(read(Side::Inside, text, &mut field, Proto::Udp).1, text);
     }
+}
+
+/// What would be changed in part has a length that is wrong, so it is left as it is.
+#[test]
+fn a_message_with_more_changes_than_fit_is_changed_nowhere() {
+    let vias = |count| (0..count).map(|_| "Via: SIP/2.0/UDP 10.0.0.5:5060").collect::<Vec<_>>();
+    let read = |count| {
+        let text = message(&[&["INVITE sip:bob@c SIP/2.0", "Call-ID: 1"][..], &vias(count)].concat(), &OFFER);
+        let (mut edits, mut field) = (Edits::default(), Field::default());
+        Protocol::Sip.read(Said {
+            memory: &mut crate::Memory::default(),
+            side: Side::Inside,
+            bytes: text.as_bytes(),
+            ends: &ends(Proto::Udp),
+            ground: &mut field,
+            edits: &mut edits,
+        });
+        (edits.iter().count(), field.notes)
+    };
+    let (changes, notes) = read(20);
+    assert_eq!((changes, notes), (25, vec![Note::Rewritten]), "those, the length, and four of the session");
+    assert_eq!(read(40), (0, vec![Note::Overfull]));
+}
+
+/// RFC 8446 §5.1: a client that encrypts is not kept waiting for the rest of a message.
+#[test]
+fn what_is_encrypted_over_tcp_goes_on_at_once() {
+    let mut field = Field::default();
+    assert_eq!(read(Side::Inside, "\u{16}\u{3}\u{1}\0", &mut field, Proto::Tcp).0, Reading::Transparent);
+    assert_eq!(read(Side::Inside, "SSH-2.0-x\r\n", &mut field, Proto::Tcp).0, Reading::Unreadable);
+    assert_eq!(read(Side::Inside, "INVI", &mut field, Proto::Tcp).0, Reading::More);
 }

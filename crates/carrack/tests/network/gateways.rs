@@ -10,7 +10,7 @@ use carrack_lab::{Io, Lab, nat64};
 use crate::{LIMIT, assert_conservation, counters, exec, lab, must, replace};
 
 /// The lab's own line.
-const ALL: &str = "gateways = [\"ftp\", \"tftp\", \"sip\", \"rtsp\", \"pptp\"]";
+const ALL: &str = "gateways = [\"ftp\", \"tftp\", \"sip\", \"rtsp\", \"pptp\", \"ipsec\"]";
 
 /// Only who is asked may come in: what the gateways allow for is all that there is.
 fn strict(config: String) -> String {

@@ -58,6 +58,7 @@ impl Build<'_> {
             statics: statics(nat),
             nat64: nat.nat64.as_ref().map(|nat64| self.build_nat64(nat, nat64)),
             gateways: gateways(nat),
+            unreadable: nat.unreadable,
         }
     }
 
@@ -180,5 +181,6 @@ fn retired(id: InstanceId, name: &str) -> Instance {
         statics: Vec::new(),
         nat64: None,
         gateways: vec![],
+        unreadable: Default::default(),
     }
 }

@@ -66,7 +66,7 @@ pub(super) const SECTIONS: &[SectionInfo] = &[
     list("nat.forward", STATIC, "Outside ports that lead to an inside host."),
 ];
 
-const GATEWAY: Kind = Word(&["ftp", "tftp", "sip", "rtsp", "h323", "pptp"]);
+const GATEWAY: Kind = Word(&["ftp", "tftp", "sip", "rtsp", "h323", "pptp", "ipsec"]);
 const MAPPING: Kind = Word(&["endpoint-independent", "address-and-port-dependent"]);
 const FILTERING: Kind = Word(&["endpoint-independent", "address-dependent", "address-and-port-dependent"]);
 
@@ -169,6 +169,15 @@ pub(super) const KEYS: &[KeyInfo] = &[
         "[]",
         "Application gateways that are switched on: protocols whose messages name addresses are read and rewritten. A change \
          holds for new control connections (RFC 4787 REQ-10, RFC 5382 REQ-6).",
+    ),
+    row(
+        ("nat", "unreadable"),
+        Word(&["pass", "reset"]),
+        Value("\"pass\""),
+        InPlace,
+        "\"reset\"",
+        "What becomes of a control connection over TCP that its gateway can make no sense of: it goes on as it is, or is reset. \
+         Encrypted ones always go on.",
     ),
     row(
         ("nat", "tcp_loose"),

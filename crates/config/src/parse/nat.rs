@@ -38,6 +38,7 @@ fn instance(notes: &Notes, mut section: Section<'_>) -> NatConfig {
         inbound_refresh: section.value::<PerProto<bool>>("inbound_refresh").0,
         tcp_loose: section.value("tcp_loose"),
         gateways: section.value("gateways"),
+        unreadable: section.value("unreadable"),
         port_hold_s: At::new(section.value("port_hold"), section.span_of("port_hold")),
         port_hold_ports_max: section.value("port_hold_ports_max"),
         exhausted_icmp: section.value("exhausted_icmp"),

@@ -40,6 +40,7 @@ fn instance(addresses: u32, port_last: u16, size: u16) -> Instance {
         statics: vec![],
         nat64: None,
         gateways: vec![],
+        unreadable: Default::default(),
     }
 }
 

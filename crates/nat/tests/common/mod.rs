@@ -93,6 +93,7 @@ pub fn instance() -> Instance {
         statics: vec![],
         nat64: None,
         gateways: vec![],
+        unreadable: Default::default(),
     }
 }
 

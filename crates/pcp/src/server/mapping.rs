@@ -12,6 +12,14 @@ use crate::message::{self, Assigned, Body, Code, MapBody, Request};
 use crate::ports;
 use crate::table::{Key, Origin, Record};
 
+/// Where a request came from, and as what.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Came<'a> {
+    pub(super) vrf: VrfId,
+    pub(super) to: Return,
+    pub(super) bytes: &'a [u8],
+}
+
 /// A request under way.
 #[derive(Debug)]
 pub(super) struct Asked {
@@ -50,9 +58,7 @@ impl Server {
     pub(super) fn handle_request(
         &mut self,
         now: Now,
-        vrf: VrfId,
-        to: Return,
-        bytes: &[u8],
+        came: Came<'_>,
         request: Request,
     ) -> Result<(), Refused> {
         match request.body {
@@ -60,16 +66,16 @@ impl Server {
                 self.counters.announce += 1;
                 self.count(Code::Success);
                 let answer = message::announcement(self.epoch_s(now));
-                self.reply(to, &answer);
+                self.reply(came.to, &answer);
                 Ok(())
             }
             Body::Map(body) => {
                 self.counters.map += 1;
-                self.handle_map(now, vrf, to, bytes, request, body)
+                self.handle_map(now, came, request, body)
             }
             Body::Peer(body, ip, port) => {
                 self.counters.peer += 1;
-                self.handle_peer(now, vrf, to, bytes, request, body, (ip, port))
+                self.handle_peer(now, came, request, body, (ip, port))
             }
         }
     }
@@ -106,12 +112,11 @@ impl Server {
     fn handle_map(
         &mut self,
         now: Now,
-        vrf: VrfId,
-        to: Return,
-        bytes: &[u8],
+        came: Came<'_>,
         request: Request,
         body: MapBody,
     ) -> Result<(), Refused> {
+        let Came { vrf, to, bytes } = came;
         let (inside, served, allowed) = self.host(vrf, &to, request.options.third_party)?;
         let id = served.id;
         let ends = request.lifetime_s == 0;
@@ -134,7 +139,7 @@ impl Server {
         }
         if ends {
             let found = before.first().copied().unwrap_or((key, no_record(id, origin)));
-            return self.end_map(now, to, bytes, request, found);
+            return self.end_map(now, came, request, found);
         }
         if !allowed.port(key.port) {
             return Err(Code::NotAuthorized.into());
@@ -220,27 +225,25 @@ impl Server {
     fn end_map(
         &mut self,
         now: Now,
-        to: Return,
-        bytes: &[u8],
+        came: Came<'_>,
         request: Request,
         (key, record): (Key, Record),
     ) -> Result<(), Refused> {
+        let Came { to, bytes, .. } = came;
         let what = end_of(&key, record.ports);
         self.ask_once(now, Asked { to, bytes: bytes.to_vec(), request, key, record, ends: true }, what);
         Ok(())
     }
 
-    #[allow(clippy::too_many_arguments, reason = "what a PEER says")]
     fn handle_peer(
         &mut self,
         now: Now,
-        vrf: VrfId,
-        to: Return,
-        bytes: &[u8],
+        came: Came<'_>,
         request: Request,
         body: MapBody,
         peer: (IpAddr, u16),
     ) -> Result<(), Refused> {
+        let Came { vrf, to, bytes } = came;
         let (inside, served, allowed) = self.host(vrf, &to, request.options.third_party)?;
         let proto = proto_of(body.protocol).ok_or(Code::UnsuppProtocol)?;
         if body.inside_port == 0 || peer.1 == 0 {

@@ -146,6 +146,7 @@ pub fn instance(id: u16, inside_vrf: u16, outside_vrf: u16, pool: &str) -> Insta
         statics: vec![],
         nat64: None,
         gateways: vec![],
+        unreadable: Default::default(),
     }
 }
 

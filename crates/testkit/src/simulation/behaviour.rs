@@ -129,6 +129,7 @@ pub(super) fn draw(random: &mut Random, side: usize, two: bool, static_rules: bo
         statics: vec![],
         nat64: None,
         gateways: vec![],
+        unreadable: Default::default(),
     };
     policy.nat64 = (!random.one_in(4)).then(|| draw_nat64(random, side));
     policy.assignment = draw_assignment(random);

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use carrack_alg::Protocol;
 use carrack_base::{Prefix, Prefix4, Prefix6, Proto, Range4};
 use carrack_io::DeviceSpec;
-use carrack_nat::policy::{ExhaustedIcmp, Filtering, Logged, Mapping, Pooling};
+use carrack_nat::policy::{ExhaustedIcmp, Filtering, Logged, Mapping, Pooling, Unreadable};
 use carrack_pipeline::snapshot::Side;
 use carrack_xlat::ZeroUdp;
 use toml::de::DeValue;
@@ -206,7 +206,8 @@ from_word! {
     Idle { "sleep" => Idle::Sleep, "poll" => Idle::Poll }
     HugePages { "auto" => HugePages::Auto, "1G" => HugePages::OneG, "2M" => HugePages::TwoM, "off" => HugePages::Off }
     Side { "plain" => Side::Plain, "inside" => Side::Inside, "outside" => Side::Outside }
-    Protocol { "ftp" => Protocol::Ftp, "tftp" => Protocol::Tftp, "sip" => Protocol::Sip, "rtsp" => Protocol::Rtsp, "h323" => Protocol::H323, "pptp" => Protocol::Pptp }
+    Protocol { "ftp" => Protocol::Ftp, "tftp" => Protocol::Tftp, "sip" => Protocol::Sip, "rtsp" => Protocol::Rtsp, "h323" => Protocol::H323, "pptp" => Protocol::Pptp, "ipsec" => Protocol::Ipsec }
+    Unreadable { "pass" => Unreadable::Pass, "reset" => Unreadable::Reset }
     Pooling { "paired" => Pooling::Paired, "arbitrary" => Pooling::Arbitrary }
     Mapping {
         "endpoint-independent" => Mapping::EndpointIndependent,
