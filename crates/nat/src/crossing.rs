@@ -39,6 +39,34 @@ pub const fn common_state(proto: Proto, bits: u8) -> Option<u16> {
     Some(Session::state_of(proto as u8, tcp as u8))
 }
 
+/// The same of a packet from inside, which may also be the first SYN of a connection: the session that it opened, or the
+/// packet sent again, changes by it as little.
+#[inline(always)]
+#[must_use]
+pub const fn common_state_from_inside(proto: Proto, bits: u8) -> Option<u16> {
+    const FIRST: u8 = flag::SYN | flag::ACK | flag::FIN | flag::RST;
+    if proto as u8 == Proto::Tcp as u8 && bits & FIRST == flag::SYN {
+        return Some(FIRST_SYN);
+    }
+    common_state(proto, bits)
+}
+
+/// The state of a connection of which the first SYN from inside is all that was seen.
+const FIRST_SYN: u16 = Session::state_of(Proto::Tcp as u8, TcpState::InsideInit as u8);
+
+/// The protocol, its number and the control bits of a packet from inside that opens a session in this state; `None`
+/// when none does.
+#[inline]
+#[must_use]
+pub const fn opened_by(state: u16) -> Option<(Proto, u8, u8)> {
+    const UDP: u16 = Session::state_of(Proto::Udp as u8, TcpState::None as u8);
+    match state {
+        UDP => Some((Proto::Udp, 17, 0)),
+        FIRST_SYN => Some((Proto::Tcp, 6, flag::SYN)),
+        _ => None,
+    }
+}
+
 /// A session found for a packet that changes nothing of it but counters. Nothing is done before
 /// [`Crossing::cross`].
 #[derive(Debug)]

@@ -35,7 +35,7 @@ impl Worker {
         self.nat.expire(now);
         self.prepare_some(now);
         self.end_overdue(now, pool);
-        self.dumps.turn(&mut self.nat, now);
+        self.dumps.turn(&mut self.nat, &self.translators, now);
         self.send_events(now);
         if self.taps.capturing || self.taps.tracing {
             self.taps.tidy();

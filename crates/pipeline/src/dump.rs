@@ -1,9 +1,11 @@
 //! Walks over the tables for management, a few lines between bursts, so that millions of rows stop nothing.
 
-use carrack_base::Now;
+use carrack_base::{InstanceId, Now, Proto};
+use carrack_nat::row::{SessionRow, TcpState};
 use carrack_nat::{Cursor, Nat};
 
-use crate::mailbox::{Dump, Row, Table};
+use crate::mailbox::{Dump, Row, StateRow, Table};
+use crate::translators::Translators;
 
 /// Walks at once; more wait their turn.
 const DUMPS_MAX: usize = 16;
@@ -36,10 +38,10 @@ impl Dumps {
     }
 
     /// One turn of each walk; those at their end are dropped, which the reader sees as the end.
-    pub(crate) fn turn(&mut self, nat: &mut Nat, now: Now) {
+    pub(crate) fn turn(&mut self, nat: &mut Nat, translators: &Translators, now: Now) {
         let mut at = 0;
         while let Some(walk) = self.walks.get_mut(at) {
-            if walk.dump.rows.is_abandoned() || walk.turn(nat, now) {
+            if walk.dump.rows.is_abandoned() || walk.turn(nat, translators, now) {
                 self.walks.swap_remove(at);
             } else {
                 at += 1;
@@ -50,7 +52,7 @@ impl Dumps {
 
 impl Walk {
     /// True at the end.
-    fn turn(&mut self, nat: &mut Nat, now: Now) -> bool {
+    fn turn(&mut self, nat: &mut Nat, translators: &Translators, now: Now) -> bool {
         let Self { dump, cursor, sent } = self;
         let room = dump.rows.slots();
         if room == 0 {
@@ -84,7 +86,45 @@ impl Walk {
                 }
                 cursor.0 as usize >= all.len()
             }
+            Table::States => {
+                let mut tally = Tally::default();
+                let end = nat.walk_sessions(cursor, lines, &dump.filter, false, now, |row| tally.count(&row));
+                for row in tally.rows.into_iter().take(tally.count) {
+                    put(rows, Row::State(row));
+                }
+                end
+            }
+            Table::Translators => translators.walk(&mut cursor.0, lines, |row| {
+                put(rows, Row::Translator(row));
+            }),
         };
         end || *sent >= max
+    }
+}
+
+/// Sessions of one turn, by kind: never more kinds than lines.
+struct Tally {
+    rows: [StateRow; LINES_A_TURN],
+    count: usize,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        let none =
+            StateRow { instance: InstanceId(0), proto: Proto::Other, tcp: TcpState::None, sessions: 0 };
+        Self { rows: [none; LINES_A_TURN], count: 0 }
+    }
+}
+
+impl Tally {
+    fn count(&mut self, row: &SessionRow) -> bool {
+        let SessionRow { instance, proto, tcp, .. } = *row;
+        let is_same = |known: &&mut StateRow| {
+            known.sessions == 0 || (known.instance, known.proto, known.tcp) == (instance, proto, tcp)
+        };
+        let Some(known) = self.rows.iter_mut().find(is_same) else { return false };
+        self.count += usize::from(known.sessions == 0);
+        *known = StateRow { instance, proto, tcp, sessions: known.sessions + 1 };
+        true
     }
 }

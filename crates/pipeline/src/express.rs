@@ -8,7 +8,10 @@
 
 use carrack_base::{BURST_PACKETS_MAX, Now, PortId, Proto, Reason, WorkerId};
 use carrack_frame::{Frame, FramePool};
-use carrack_nat::{Crossings, Direction, Flow, Kind, Likely, NO_LINE, common_state, packed_key};
+use carrack_nat::{
+    Crossings, Direction, Flow, Kind, Likely, NO_LINE, common_state, common_state_from_inside, opened_by,
+    packed_key,
+};
 
 use crate::burst::Burst;
 use crate::exits::{Exit, Exits};
@@ -18,6 +21,7 @@ use crate::neighbours::Neighbours;
 use crate::parse::{Seen, in_transit, recognise};
 use crate::plan::{Common, Plan};
 use crate::stats::Stage;
+use crate::translators::Translators;
 use crate::worker::{Lap, StageClock, Worker};
 
 /// Ethernet without tags.
@@ -50,12 +54,12 @@ impl Pass {
         (self.six, self.stateless) = (false, 0);
     }
 
-    /// The packet as one that may open a session here: UDP, which needs no state to begin with.
+    /// The packet as one that may open a session here: UDP, or the first SYN of TCP.
     fn opening(&self, common: &Common, frame: &Frame) -> Option<Flow> {
-        let is_udp = Some(self.state) == common_state(Proto::Udp, 0);
-        if self.line != NO_LINE || self.total == 0 || !is_udp {
+        if self.line != NO_LINE || self.total == 0 {
             return None;
         }
+        let (proto, ip_proto, bits) = opened_by(self.state)?;
         let (src, dst) = ((self.addresses >> 32) as u32, self.addresses as u32);
         let l3 = 14 + u16::from(common.tag_bytes);
         let flow = Flow {
@@ -66,9 +70,9 @@ impl Pass {
             vrf: common.vrf,
             l3,
             l4: l3 + 20,
-            proto: Proto::Udp,
-            ip_proto: 17,
-            bits: 0,
+            proto,
+            ip_proto,
+            bits,
             kind: Kind::Whole,
             ..Flow::default()
         };
@@ -213,6 +217,7 @@ impl Worker {
     fn driver<'a>(&'a mut self, exits: &'a mut Exits, entry: &Entry) -> Driver<'a> {
         Driver {
             identification: &mut self.identification,
+            translators: &mut self.translators,
             tables: self.nat.crossings(),
             plan: &self.plan,
             neighbours: &self.neighbours,
@@ -291,6 +296,7 @@ pub(crate) struct Driver<'a> {
     pub(crate) common: Common,
     /// Of the last packet that became IPv4.
     pub(crate) identification: &'a mut u16,
+    pub(crate) translators: &'a mut Translators,
     /// This worker, when there are others.
     pub(crate) owner: Option<WorkerId>,
     pub(crate) now_s: u32,
@@ -335,7 +341,8 @@ impl Driver<'_> {
             if self.common.stateless_from_four && self.is_for_stateless::<OUT>(addresses, total, pass) {
                 continue;
             }
-            let Some(state) = common_state(proto, bits) else { continue };
+            let state = if OUT { common_state_from_inside(proto, bits) } else { common_state(proto, bits) };
+            let Some(state) = state else { continue };
             // A session vouches for all addresses but the pool's, which config chooses.
             if !OUT && !in_transit(addresses as u32) {
                 continue;

@@ -2,7 +2,9 @@
 
 use carrack_base::{Family, Proto};
 use carrack_frame::Frame;
-use carrack_nat::{Direction, Flow, NO_LINE, SIX_BYTES, SIX_GROWTH, common_state, needs_no_cut};
+use carrack_nat::{
+    Direction, Flow, NO_LINE, SIX_BYTES, SIX_GROWTH, common_state, common_state_from_inside, needs_no_cut,
+};
 use carrack_wire::ethernet::ethertype;
 use carrack_wire::ipv6::{HEADER_LEN, is_link_local, is_multicast};
 
@@ -67,7 +69,7 @@ impl Driver<'_> {
                 self.note_stateless_six(seen, pass)
             };
         };
-        let Some(state) = common_state(seen.proto, seen.bits) else { return };
+        let Some(state) = common_state_from_inside(seen.proto, seen.bits) else { return };
         if self.owner.is_some_and(|own| self.tables.directory().owner_of_six(vrf, via, seen.src) != own) {
             return;
         }

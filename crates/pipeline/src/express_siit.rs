@@ -4,8 +4,8 @@
 use carrack_frame::Frame;
 use carrack_wire::ethernet::ethertype;
 use carrack_wire::ipv4::{self, FLAG_DF, protocol};
-use carrack_wire::ipv6::{self, Extensions};
-use carrack_xlat::siit::{Dice, Siit};
+use carrack_wire::ipv6::{self, Extensions, Ipv6View};
+use carrack_xlat::{Ports, Siit, V4Way, V6Way, to_v4, to_v6};
 
 use crate::express::{Driver, Pass};
 use crate::express6::{may_be_answered, put_link};
@@ -40,52 +40,55 @@ impl Driver<'_> {
     /// The same for a common IPv6 packet that goes to no NAT64 prefix.
     #[inline(always)]
     pub(crate) fn note_stateless_six(&self, seen: &SeenSix, pass: &mut Pass) {
-        let vrf = self.common.vrf;
-        if let Some(number) = self.plan.translator_of(vrf, seen.dst)
+        if let Some(number) = self.plan.translator_of(self.common.vrf, seen.dst)
             && may_be_answered(seen.src)
-            && !self.tables.directory().is_embedded(vrf, seen.dst)
+            && !(self.common.crosses && self.tables.directory().is_embedded(self.common.vrf, seen.dst))
         {
             (pass.six, pass.ports, pass.stateless) = (true, number.into(), seen.total);
         }
     }
 
     /// Third turn: the port whose queue the packet now belongs in, or `None` and nothing has changed.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn pass_stateless<const TAG: usize>(&mut self, pass: &Pass, frame: &mut Frame) -> Option<u16> {
-        let plan = self.plan;
-        let siit = &plan.snapshot.siit.get(pass.ports as usize)?.translator;
+        let (plan, number) = (self.plan, pass.ports as usize);
+        let siit = &plan.snapshot.siit.get(number)?.translator;
         let (l3, total) = (UNTAGGED + TAG, usize::from(pass.stateless));
-        if pass.six {
-            self.stateless_to_four(siit, l3, total, frame)
+        let port = if pass.six {
+            self.stateless_to_four(siit, l3, total, frame)?
         } else {
-            self.stateless_to_six(siit, l3, total, pass.addresses as u32, frame)
+            self.stateless_to_six(siit, l3, total, pass.addresses, frame)?
+        };
+        if let Some(counts) = self.translators.of(number) {
+            let way = if pass.six { &mut counts.to_v4 } else { &mut counts.to_v6 };
+            way.count(total);
         }
+        Some(port)
     }
 
     #[inline(always)]
     fn stateless_to_four(&mut self, siit: &Siit, l3: usize, total: usize, frame: &mut Frame) -> Option<u16> {
-        let packet = frame.bytes_mut().get_mut(..l3 + total)?;
-        let head = packet.get(l3..)?.first_chunk::<{ ipv6::HEADER_LEN }>()?;
-        let (next, destination) = (head[6], u128::from_be_bytes(*head.last_chunk()?));
-        let destination = siit.v4_of(destination).ok()?;
-        let exit = *self.exits.find(self.plan, self.neighbours, self.common.vrf, destination)?;
+        let packet = frame.bytes_mut().get_mut(l3..l3 + total)?;
+        let head = Ipv6View::of_header(packet.first_chunk::<{ ipv6::HEADER_LEN }>()?);
+        let next = head.next_header();
+        let (src, dst) = siit.ends_to_v4(head.src(), head.dst()).ok()?;
+        let exit = self.exits.find(self.plan, self.neighbours, self.common.vrf, dst)?;
         if total > usize::from(exit.mtu) + GROWTH {
             return None;
         }
-        let found = Extensions::none(next);
         let identification = self.identification.wrapping_add(1);
-        let dice = Dice { identification, random: 0 };
-        let (moved, _) = siit.to_v4(packet, l3, &found, dice, |_| exit.mtu).ok()?;
+        let way = V4Way { src, dst, ports: Ports::KEEP, identification, mtu: exit.mtu };
+        // RFC 7915 §5.1: once for the whole way, here before the header is made of it.
+        packet[7] -= 1;
+        let Ok(moved) = to_v4(packet, &Extensions::none(next), &way, &siit.rules) else {
+            packet[7] += 1;
+            return None;
+        };
         *self.identification = identification;
-        let head = packet.get_mut(moved.start..)?.first_chunk_mut::<{ ipv4::HEADER_LEN }>()?;
-        // RFC 1624 eqn. 3 for one less in the high byte of its word; the sum never becomes 0xffff.
-        head[8] -= 1;
-        let sum = u32::from(u16::from_be_bytes([head[10], head[11]])) + 0x0100;
-        head[10..12].copy_from_slice(&((sum + u32::from(sum >= 0xffff)) as u16).to_be_bytes());
-        frame.truncate(moved.end);
+        frame.truncate(l3 + moved.end);
         // Invariant: 34 bytes at least are before the packet, and a link header has 22 at most.
-        frame.trim_front(moved.start - usize::from(exit.header.len));
-        put_link(&exit, frame, None);
+        frame.trim_front(l3 + moved.start - usize::from(exit.header.len));
+        put_link(exit, frame, None);
         Some(exit.port)
     }
 
@@ -95,7 +98,7 @@ impl Driver<'_> {
         siit: &Siit,
         l3: usize,
         total: usize,
-        destination: u32,
+        addresses: u64,
         frame: &mut Frame,
     ) -> Option<u16> {
         let head = frame.bytes().get(l3..)?.first_chunk::<{ ipv4::HEADER_LEN + 8 }>()?;
@@ -104,8 +107,8 @@ impl Driver<'_> {
         if is_unsummed || !(dont_fragment || total + GROWTH <= usize::from(siit.rules.lowest_ipv6_mtu)) {
             return None;
         }
-        let destination = siit.v6_of(destination).ok()?;
-        let exit = *self.exits.find6(self.plan, self.neighbours, self.common.vrf, destination)?;
+        let (src, dst) = siit.ends_to_v6((addresses >> 32) as u32, addresses as u32).ok()?;
+        let exit = self.exits.find6(self.plan, self.neighbours, self.common.vrf, dst)?;
         if total + GROWTH > usize::from(exit.mtu) {
             return None;
         }
@@ -113,17 +116,20 @@ impl Driver<'_> {
         // Invariant: two tags fewer than before, eight bytes, are less than the growth.
         let room = GROWTH + start - l3;
         frame.prepend(room)?;
-        let packet = frame.bytes_mut().get_mut(..start + GROWTH + total);
-        let moved = packet.and_then(|packet| siit.to_v6(packet, start + GROWTH, |_| exit.mtu).ok());
-        let Some((moved, _)) = moved else {
+        let way = V6Way { src, dst, ports: Ports::KEEP, mtu: exit.mtu };
+        let packet = frame.bytes_mut().get_mut(start..start + GROWTH + total);
+        let moved = packet.and_then(|packet| {
+            // RFC 7915 §4.1: once for the whole way, here before the header is made of it.
+            packet[GROWTH + 8] -= 1;
+            let moved = to_v6(packet, GROWTH, &way, &siit.rules);
+            moved.inspect_err(|_| packet[GROWTH + 8] += 1).ok()
+        });
+        let Some(moved) = moved else {
             frame.trim_front(room);
             return None;
         };
-        frame.truncate(moved.end);
-        if let Some(hop_limit) = frame.bytes_mut().get_mut(moved.start + 7) {
-            *hop_limit -= 1;
-        }
-        put_link(&exit, frame, Some(ethertype::IPV6));
+        frame.truncate(start + moved.end);
+        put_link(exit, frame, Some(ethertype::IPV6));
         Some(exit.port)
     }
 }

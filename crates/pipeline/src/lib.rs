@@ -31,6 +31,7 @@ mod siit;
 pub mod snapshot;
 pub mod stats;
 mod taps;
+pub mod translators;
 mod worker;
 
 pub use burst::Handover;

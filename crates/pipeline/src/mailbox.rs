@@ -3,15 +3,16 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use carrack_base::{IfIndex, Prefix, Proto, Reason};
+use carrack_base::{IfIndex, InstanceId, Prefix, Proto, Reason};
 use carrack_nat::Change;
 use carrack_nat::row::{
-    Filter, MappingRow, MemoryRow, NatEvent, PoolRow, SessionKey, SessionRow, SubscriberRow,
+    Filter, MappingRow, MemoryRow, NatEvent, PoolRow, SessionKey, SessionRow, SubscriberRow, TcpState,
 };
 use carrack_nat::{PortAsk, PortGrant, PortRefusal};
 use carrack_wire::ethernet::MacAddr;
 
 use crate::plan::Plan;
+use crate::translators::TranslatorRow;
 
 /// Bytes of packet a [`PacketSlot`] carries; longer packets are cut.
 pub const SLOT_BYTES: usize = 1_536;
@@ -59,6 +60,10 @@ pub enum Table {
     Pools,
     /// NAT memory.
     Memory,
+    /// NAT sessions, counted by instance, protocol and TCP state; the reader adds up what each turn of the walk tells.
+    States,
+    /// What stateless translators have done.
+    Translators,
 }
 
 /// One row of a dump.
@@ -78,6 +83,23 @@ pub enum Row {
     Pool(PoolRow),
     /// A table's memory.
     Memory(MemoryRow),
+    /// So many more sessions of a state.
+    State(StateRow),
+    /// A figure of a stateless translator.
+    Translator(TranslatorRow),
+}
+
+/// Sessions of one kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StateRow {
+    /// Instance.
+    pub instance: InstanceId,
+    /// Protocol.
+    pub proto: Proto,
+    /// State; `TcpState::None` for other protocols.
+    pub tcp: TcpState,
+    /// How many.
+    pub sessions: u32,
 }
 
 /// A walk over one table that runs a few lines at a time between bursts. Ends when the worker drops `rows`

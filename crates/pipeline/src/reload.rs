@@ -61,6 +61,7 @@ impl Worker {
         let change = self.nat.commit(now);
         self.buckets = Buckets::new(&next.plan.snapshot.policers, self.rng.next_u64(), now);
         let old = std::mem::replace(&mut self.plan, next.plan);
+        self.translators.renumber(&old.snapshot.siit, &self.plan.snapshot.siit);
         self.leave_interfaces(&old, now);
         let _ = self.mail.events.push(Event::Reconfigured { generation, sessions_ended });
         let _ = self.mail.events.push(Event::Retired { plan: old, change });

@@ -7,7 +7,7 @@ use carrack_base::{Family, Now, Reason};
 use carrack_frame::{Frame, FramePool};
 use carrack_nat::Kind;
 use carrack_wire::ipv4::Ipv4View;
-use carrack_wire::ipv6::Ipv6View;
+use carrack_wire::ipv6::{HEADER_LEN, Ipv6View};
 use carrack_xlat::ROOM;
 use carrack_xlat::siit::{Denied, Dice, Siit};
 
@@ -39,9 +39,11 @@ impl Worker {
             return Err((frame, Reason::SnapshotStale));
         };
         if meta.translations >= TRANSLATIONS_MAX {
+            self.translators.dropped(number, Reason::SiitLoop);
             return Err((frame, Reason::SiitLoop));
         }
-        let translated = match meta.family {
+        let (family, bytes) = (meta.family, packet_len(&frame, meta));
+        let translated = match family {
             Family::V4 => translate_to_v6(plan, &mut frame, meta, &instance.translator),
             Family::V6 => {
                 self.identification = self.identification.wrapping_add(1);
@@ -53,12 +55,29 @@ impl Worker {
             }
         };
         if let Err(reason) = translated {
+            self.translators.dropped(number, reason);
             return Err((frame, reason));
+        }
+        if let Some(counts) = self.translators.of(usize::from(number)) {
+            let way = if family == Family::V4 { &mut counts.to_v6 } else { &mut counts.to_v4 };
+            way.count(bytes);
         }
         meta.translations += 1;
         // What comes from outside and was no packet of a session stays out of what a NAT guards, whatever its version.
         meta.raw_from_outside |= plan.line(meta.ingress).is_some_and(|line| line.side == Side::Outside);
         self.forward_again(plan, frame, meta, now, pool)
+    }
+}
+
+/// Bytes of the IP packet, as its header says.
+fn packet_len(frame: &Frame, meta: &Meta) -> usize {
+    let word = |at: usize| {
+        let at = usize::from(meta.flow.l3) + at;
+        frame.bytes().get(at..at + 2).map_or(0, |b| usize::from(u16::from_be_bytes([b[0], b[1]])))
+    };
+    match meta.family {
+        Family::V4 => word(2),
+        Family::V6 => HEADER_LEN + word(4),
     }
 }
 

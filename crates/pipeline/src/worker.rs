@@ -25,6 +25,7 @@ use crate::reload::Next;
 use crate::snapshot::{Side, WorkerSizes};
 use crate::stats::{SAMPLE_EVERY, Stage, WorkerStats};
 use crate::taps::Taps;
+use crate::translators::Translators;
 
 /// Packets one port's transmit queue holds between two calls of [`Worker::tx`]: a burst and what it may release.
 pub const TX_QUEUE_PACKETS: usize = 512;
@@ -69,6 +70,8 @@ pub struct Worker {
     pub(crate) tx: Vec<Vec<Frame>>,
     pub(crate) dead: Vec<Frame>,
     pub(crate) dumps: Dumps,
+    /// What stateless translators have done.
+    pub(crate) translators: Translators,
     /// Neighbours given up by the control plane whose waiting packets are still to be ended.
     pub(crate) neighbour_gone: Vec<(IfIndex, IpAddr)>,
     rx: Vec<Frame>,
@@ -119,6 +122,7 @@ impl Worker {
                     + 2 * BURST_PACKETS_MAX * (usize::from(workers) + 2),
             ),
             dumps: Dumps::new(),
+            translators: Translators::new(&plan.snapshot.siit),
             neighbour_gone: Vec::with_capacity(1_024),
             rx: Vec::with_capacity(BURST_PACKETS_MAX),
             burst: Some(Box::new(Burst::new())),

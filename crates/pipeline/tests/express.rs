@@ -6,8 +6,10 @@ use carrack_base::{IfIndex, Now, PortId, Reason, VrfId};
 use carrack_frame::FramePool;
 use carrack_nat::Rng;
 use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
-use carrack_pipeline::mailbox::{Capture, CaptureSlot, Command, PacketFilter};
+use carrack_nat::row::Filter;
+use carrack_pipeline::mailbox::{Capture, CaptureSlot, Command, Dump, PacketFilter, Row, Table};
 use carrack_pipeline::snapshot::SiitInstance;
+use carrack_pipeline::translators::TranslatorRow;
 use carrack_wire::checksum;
 use carrack_wire::tcp::flag;
 use carrack_xlat::eam::{EamTable, Entry};
@@ -270,6 +272,23 @@ fn any_packet_of_both(rng: &mut Rng, port: u16, tags: &[u16], endpoints: &[(u32,
     tag(rng, frame, tags)
 }
 
+/// What stateless translators have counted.
+fn figures(world: &mut World) -> Vec<TranslatorRow> {
+    let (rows, mut reader) = rtrb::RingBuffer::new(64);
+    let (table, filter) = (Table::Translators, Filter::default());
+    let dump = Dump { table, filter, delete: false, rows_max: 0, rows };
+    assert!(world.ends[0].commands.push(Command::Dump(dump)).is_ok());
+    let mut all = vec![];
+    for _ in 0..100 {
+        run(world, IN, &[]);
+        while let Ok(Row::Translator(row)) = reader.pop() {
+            all.push(row);
+        }
+    }
+    assert!(reader.is_abandoned());
+    all
+}
+
 type AnyPacket = fn(&mut Rng, u16, &[u16], &[(u32, u16)]) -> Vec<u8>;
 
 fn both_ways_are_one(seed: u64, world: impl Fn() -> World, any_packet: AnyPacket) {
@@ -322,6 +341,7 @@ fn both_ways_are_one(seed: u64, world: impl Fn() -> World, any_packet: AnyPacket
         assert!(reader.pop().is_err());
         assert_eq!(fast.workers[0].accounts(), general.workers[0].accounts());
         assert_eq!(fast.sessions(), general.sessions());
+        assert_eq!(figures(&mut fast), figures(&mut general));
         assert!(sent > 3_000, "{sent} packets are too few to say anything");
         while [&mut fast, &mut general].into_iter().any(|w| w.ends[0].punts.pop().is_ok()) {}
     }

@@ -10,8 +10,9 @@ use carrack_base::{PortId, WorkerId};
 use carrack_host::NeighbourRow;
 use carrack_nat::row::{Filter, MappingRow, MemoryRow, PoolRow, SessionKey, SessionRow, SubscriberRow};
 use carrack_pipeline::WorkerStats;
-use carrack_pipeline::mailbox::{CaptureSlot, Row, Table, TraceStep};
+use carrack_pipeline::mailbox::{CaptureSlot, Row, StateRow, Table, TraceStep};
 use carrack_pipeline::snapshot::{Interface, Route, Route6, Snapshot};
+use carrack_pipeline::translators::TranslatorRow;
 
 use crate::daemon::Desired;
 use crate::event_log::EventBatch;
@@ -186,6 +187,40 @@ impl Handle {
             _ => None,
         })?;
         Ok(rows.collect())
+    }
+
+    /// How many sessions there are of each kind, all workers together.
+    ///
+    /// # Errors
+    /// [`RequestError`].
+    pub fn states(&self, filter: Filter) -> Result<Vec<StateRow>, RequestError> {
+        let rows = self.dump(Table::States, filter, 0, |row| match row {
+            Row::State(row) => Some(row),
+            _ => None,
+        })?;
+        let mut sums: Vec<StateRow> = Vec::new();
+        for (_, row) in rows {
+            let same = |sum: &&mut StateRow| {
+                (sum.instance, sum.proto, sum.tcp) == (row.instance, row.proto, row.tcp)
+            };
+            match sums.iter_mut().find(same) {
+                Some(sum) => sum.sessions += row.sessions,
+                None => sums.push(row),
+            }
+        }
+        Ok(sums)
+    }
+
+    /// What stateless translators have done, the workers' figures one after the other.
+    ///
+    /// # Errors
+    /// [`RequestError`].
+    pub fn translators(&self) -> Result<Vec<TranslatorRow>, RequestError> {
+        let rows = self.dump(Table::Translators, Filter::default(), 0, |row| match row {
+            Row::Translator(row) => Some(row),
+            _ => None,
+        })?;
+        Ok(rows.map(|(_, row)| row).collect())
     }
 
     /// Deletes the sessions that match `filter` and returns how many those were.

@@ -174,6 +174,8 @@ struct Ranges<A> {
     nests: Box<[(u32, u32)]>,
 }
 
+/// So many ranges are sooner counted than searched.
+const FEW: usize = 4;
 /// The owner of a range that no prefix covers.
 const NOBODY: u32 = u32::MAX;
 
@@ -217,7 +219,16 @@ impl<A: Copy + Ord> Ranges<A> {
     /// The entry whose prefix is the longest around `address`.
     #[inline]
     fn find(&self, address: A) -> Option<usize> {
-        let behind = self.starts.partition_point(|start| *start <= address);
+        // Most addresses are in no mapping, or there are a few mappings: neither is worth a search.
+        let (first, last) = (*self.starts.first()?, *self.starts.last()?);
+        if address < first || (address >= last && self.owners.last() == Some(&NOBODY)) {
+            return None;
+        }
+        let behind = if self.starts.len() <= FEW {
+            self.starts.iter().map(|start| usize::from(*start <= address)).sum()
+        } else {
+            self.starts.partition_point(|start| *start <= address)
+        };
         let owner = *self.owners.get(behind.checked_sub(1)?)?;
         if owner == NOBODY { None } else { Some(owner as usize) }
     }

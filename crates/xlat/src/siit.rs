@@ -121,6 +121,45 @@ impl Siit {
         }
     }
 
+    /// Both ends of a packet to IPv4 that is no ICMP error: source and destination there.
+    ///
+    /// # Errors
+    /// [`Denied`].
+    #[inline(always)]
+    pub fn ends_to_v4(&self, src: u128, dst: u128) -> Result<(u32, u32), Denied> {
+        let dst = self.destination_v4(src, dst)?;
+        Ok((source_v4(self.v4_of(src))?, dst))
+    }
+
+    /// The destination of a packet to IPv4, if its source is one that a host may have.
+    #[inline(always)]
+    fn destination_v4(&self, src: u128, dst: u128) -> Result<u32, Denied> {
+        if is_illegal_source_v6(src) {
+            return Err(Denied::IllegalSource);
+        }
+        let dst = self.v4_of(dst).map_err(denied_destination)?;
+        // Nor may it be one that no packet in transit has (RFC 1812 §5.3.7).
+        if is_illegal_source_v4(dst) { Err(Denied::UnmappedDestination) } else { Ok(dst) }
+    }
+
+    /// Both ends of a packet to IPv6 that is no ICMP error: source and destination there.
+    ///
+    /// # Errors
+    /// [`Denied`].
+    #[inline(always)]
+    pub fn ends_to_v6(&self, src: u32, dst: u32) -> Result<(u128, u128), Denied> {
+        let dst = self.v6_of(dst).map_err(denied_destination)?;
+        Ok((self.source_v6(src)?, dst))
+    }
+
+    #[inline(always)]
+    fn source_v6(&self, src: u32) -> Result<u128, Denied> {
+        if is_illegal_source_v4(src) {
+            return Err(Denied::IllegalSource);
+        }
+        self.v6_of_peer(src).map_err(denied_source)
+    }
+
     /// Translates the IPv6 packet in `buffer` from `l3` to its end, whose extension headers are `found`, and gives
     /// its new place and IPv4 destination. `mtu` tells what the next hop towards an IPv4 address takes. The rest is
     /// as with [`to_v4()`] and [`error_to_v4`].
@@ -138,14 +177,7 @@ impl Siit {
     ) -> Result<(Moved, u32), Denied> {
         let packet = buffer.get(l3..).ok_or(Refused::NoRoom)?;
         let view = Ipv6View::parse_quoted(packet).map_err(|_| Refused::TransportCut)?;
-        if is_illegal_source_v6(view.src()) {
-            return Err(Denied::IllegalSource);
-        }
-        let dst = self.v4_of(view.dst()).map_err(denied_destination)?;
-        // Nor may it be one that no packet in transit has (RFC 1812 §5.3.7).
-        if is_illegal_source_v4(dst) {
-            return Err(Denied::UnmappedDestination);
-        }
+        let dst = self.destination_v4(view.src(), view.dst())?;
         let mut way =
             V4Way { src: 0, dst, ports: Ports::KEEP, identification: dice.identification, mtu: mtu(dst) };
         let src = self.v4_of(view.src());
@@ -158,11 +190,7 @@ impl Siit {
             let way = V4ErrorWay { outer: way, inner, mtus: Mtus { v4: way.mtu, v6: u16::MAX }, reveal };
             return Ok((error_to_v4(buffer, l3, found, &way, &self.rules)?, dst));
         }
-        way.src = src.map_err(denied_source)?;
-        // An embedded source may be what no IPv4 host has.
-        if is_illegal_source_v4(way.src) {
-            return Err(Denied::IllegalSource);
-        }
+        way.src = source_v4(src)?;
         let packet = buffer.get_mut(l3..).ok_or(Refused::NoRoom)?;
         let moved = to_v4(packet, found, &way, &self.rules)?;
         Ok((Moved { start: moved.start + l3, end: moved.end + l3, ..moved }, dst))
@@ -196,10 +224,7 @@ impl Siit {
             let way = V6ErrorWay { outer, inner, mtus: Mtus { v4: u16::MAX, v6: outer.mtu } };
             return Ok((error_to_v6(buffer, l3, &way, &self.rules)?, dst));
         }
-        if is_illegal_source_v4(view.src()) {
-            return Err(Denied::IllegalSource);
-        }
-        let src = self.v6_of_peer(view.src()).map_err(denied_source)?;
+        let src = self.source_v6(view.src())?;
         Ok((to_v6(buffer, l3, &V6Way { src, ..outer }, &self.rules)?, dst))
     }
 
@@ -257,6 +282,13 @@ fn icmp_error_v6<'a>(view: &Ipv6View<'a>, found: &Extensions) -> Option<Icmpv6Vi
 fn icmp_error_v4<'a>(view: &Ipv4View<'a>) -> Option<Icmpv4View<'a>> {
     let icmp = Icmpv4View::parse(view.payload()).ok()?;
     (icmp.class() == icmpv4::Class::Error && !view.is_fragment()).then_some(icmp)
+}
+
+/// An embedded source may be what no IPv4 host has.
+#[inline(always)]
+fn source_v4(found: Result<u32, NotEmbedded>) -> Result<u32, Denied> {
+    let src = found.map_err(denied_source)?;
+    if is_illegal_source_v4(src) { Err(Denied::IllegalSource) } else { Ok(src) }
 }
 
 fn denied_source(why: NotEmbedded) -> Denied {

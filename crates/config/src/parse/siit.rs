@@ -1,6 +1,7 @@
 //! `[[siit]]`.
 
 use carrack_base::{Prefix4, Prefix6, Range4};
+use carrack_pipeline::translators::TRANSLATORS_MAX;
 use carrack_xlat::ZeroUdp;
 use carrack_xlat::eam::Entry;
 
@@ -8,9 +9,6 @@ use super::network::name;
 use crate::model::SiitConfig;
 use crate::read::{Notes, Section};
 use crate::source::At;
-
-/// Most stateless translators.
-const TRANSLATORS_MAX: usize = 256;
 
 pub(super) fn translators(notes: &Notes, sections: Vec<Section<'_>>) -> Vec<SiitConfig> {
     if let Some(extra) = sections.get(TRANSLATORS_MAX) {

@@ -133,3 +133,19 @@ fn control_bits_that_open_or_close_are_never_common() {
     }
     assert!(common_state(Proto::Icmp, 0).is_none());
 }
+
+/// RFC 6146 §3.5.2.2: the first SYN from inside begins a connection and, sent again, changes nothing of it; any other
+/// segment that opens or closes does.
+#[test]
+fn only_the_first_syn_from_inside_opens_tcp() {
+    for bits in 0..=0x3f_u8 {
+        let state = common_state_from_inside(Proto::Tcp, bits);
+        let is_first = bits & (flag::SYN | flag::ACK | flag::FIN | flag::RST) == flag::SYN;
+        assert_eq!(state.and_then(opened_by).is_some(), is_first, "{bits:02x}");
+        if !is_first {
+            assert_eq!(state, common_state(Proto::Tcp, bits));
+        }
+    }
+    let udp = common_state_from_inside(Proto::Udp, 0).unwrap();
+    assert_eq!((udp, opened_by(udp)), (common_state(Proto::Udp, 0).unwrap(), Some((Proto::Udp, 17, 0))));
+}
