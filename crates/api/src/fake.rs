@@ -13,10 +13,10 @@ use crate::filter::{
     DeterministicQuery, EventQuery, PacketQuery, PortMappingDelete, PortMappingQuery, RowFilter,
 };
 use crate::types::{
-    AddressMapping, Block, CapturedPacket, ConfigText, Counters, Deleted, Deterministic, EngineCounter,
-    Event, Graph, GraphNode, Health, Instance, Interface, Mapping, Memory, NamedCount, Neighbour,
-    PoolAddress, PortMapping, ReloadChange, ReloadReport, Route, Session, SessionKey, StageClocks,
-    Subscriber, TraceRecord, Translator, Version, Worker,
+    AddressMapping, Block, CapturedPacket, ConfigText, Counters, Deleted, Deterministic, DropCount,
+    EngineCounter, Event, Graph, GraphNode, Health, Instance, Interface, Mapping, Memory, NamedCount,
+    Neighbour, PoolAddress, PortMapping, ReloadChange, ReloadReport, Route, Session, SessionKey, StageClocks,
+    StateCount, Subscriber, TraceRecord, Translator, Version, Worker,
 };
 
 /// A backend with fixed answers.
@@ -336,6 +336,8 @@ impl Backend for Fake {
             blocks_used: 2,
             subscribers: 2,
             sessions: self.sessions,
+            tcp_states: vec![StateCount { state: "established".into(), sessions: 2 }],
+            sessions_udp: 1,
             mappings_udp: 3,
             ..Instance::default()
         }])
@@ -348,7 +350,10 @@ impl Backend for Fake {
             prefixes: vec!["2001:db8:46::/96".into()],
             ipv4: vec![],
             mappings: vec![AddressMapping { v4: "192.0.2.5/32".into(), v6: "2001:db8:1::5/128".into() }],
-            icmp_sources: vec![],
+            packets_to_v6: 12,
+            bytes_to_v6: 1_200,
+            drops: vec![DropCount { reason: "siit-source-unmapped".into(), packets: 3 }],
+            ..Translator::default()
         }])
     }
 

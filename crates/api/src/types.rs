@@ -18,4 +18,4 @@ pub use nat::{
 };
 pub use net::{Interface, Neighbour, Route};
 pub use port_control::PortMapping;
-pub use translation::{AddressMapping, Instance, Translator};
+pub use translation::{AddressMapping, DropCount, Instance, StateCount, Translator};

@@ -34,6 +34,14 @@ pub struct Instance {
     pub subscribers: u64,
     /// Sessions.
     pub sessions: u64,
+    /// TCP sessions by state, those that there are.
+    pub tcp_states: Vec<StateCount>,
+    /// UDP sessions.
+    pub sessions_udp: u64,
+    /// Sessions of ICMP queries.
+    pub sessions_icmp: u64,
+    /// Sessions of other protocols.
+    pub sessions_other: u64,
     /// TCP mappings.
     pub mappings_tcp: u64,
     /// UDP mappings.
@@ -48,8 +56,17 @@ pub struct Instance {
     pub ports_per_subscriber_max: u32,
 }
 
-/// One stateless translator. What it drops is counted by the reasons that begin with `siit` and `xlat`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// TCP sessions in a state.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StateCount {
+    /// The state (RFC 6146 §3.5.2.2, the sides called inside and outside).
+    pub state: String,
+    /// How many.
+    pub sessions: u64,
+}
+
+/// One stateless translator with what it has done since start, all workers together.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Translator {
     /// Its name.
     pub name: String,
@@ -64,6 +81,25 @@ pub struct Translator {
     /// Sources of ICMP errors from IPv6 addresses that stand for no IPv4 address, the first and last of each range.
     #[schema(value_type = Vec<Vec<String>>)]
     pub icmp_sources: Vec<(Ipv4Addr, Ipv4Addr)>,
+    /// Packets that became IPv6.
+    pub packets_to_v6: u64,
+    /// Bytes of these, as IPv4 packets.
+    pub bytes_to_v6: u64,
+    /// Packets that became IPv4.
+    pub packets_to_v4: u64,
+    /// Bytes of these, as IPv6 packets.
+    pub bytes_to_v4: u64,
+    /// Packets that it did not translate, by reason.
+    pub drops: Vec<DropCount>,
+}
+
+/// Packets dropped for one reason.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DropCount {
+    /// The reason, as in `show counters`.
+    pub reason: String,
+    /// How many.
+    pub packets: u64,
 }
 
 /// Addresses of both versions that are each other's translation.

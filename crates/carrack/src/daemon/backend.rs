@@ -225,11 +225,15 @@ impl Backend for Daemon {
                 translation::add_subscriber(&mut all, &row);
             }
         }
+        let states = self.handle.states(carrack_nat::row::Filter::default()).map_err(failure)?;
+        translation::add_states(&mut all, &states);
         Ok(all)
     }
 
     fn translators(&self) -> Result<Vec<Translator>, Failure> {
-        Ok(translation::translators(&self.handle.snapshot()))
+        let mut all = translation::translators(&self.handle.snapshot());
+        translation::add_figures(&mut all, &self.handle.translators().map_err(failure)?);
+        Ok(all)
     }
 
     fn pools(&self, filter: &RowFilter) -> Result<Vec<PoolAddress>, Failure> {

@@ -2,10 +2,14 @@
 
 use std::net::Ipv4Addr;
 
-use carrack_api::types::{AddressMapping, Instance, PoolAddress, Subscriber, Translator};
-use carrack_base::{Range4, VrfId};
+use carrack_api::types::{
+    AddressMapping, DropCount, Instance, PoolAddress, StateCount, Subscriber, Translator,
+};
+use carrack_base::{Proto, Range4, VrfId};
 use carrack_nat::policy::{self, Assignment};
+use carrack_pipeline::mailbox::StateRow;
 use carrack_pipeline::snapshot::{SiitInstance, Snapshot};
+use carrack_pipeline::translators::{TranslatorFigure, TranslatorRow};
 
 /// All instances, nothing in use yet.
 pub fn instances(snapshot: &Snapshot) -> Vec<Instance> {
@@ -79,9 +83,56 @@ pub fn add_subscriber(all: &mut [Instance], row: &Subscriber) {
     instance.mappings_other += u64::from(row.mappings_other);
 }
 
-/// All stateless translators.
+/// Adds how many sessions there are of each kind; instances are in the order of their numbers.
+pub fn add_states(all: &mut [Instance], rows: &[StateRow]) {
+    for row in rows {
+        let Some(instance) = all.get_mut(row.instance.index()) else { continue };
+        let sessions = u64::from(row.sessions);
+        match row.proto {
+            Proto::Udp => instance.sessions_udp += sessions,
+            Proto::Icmp => instance.sessions_icmp += sessions,
+            Proto::Other => instance.sessions_other += sessions,
+            Proto::Tcp => {
+                let state = row.tcp.name().to_owned();
+                instance.tcp_states.push(StateCount { state, sessions });
+            }
+        }
+    }
+    for instance in all {
+        instance.tcp_states.sort_by(|a, b| (b.sessions, &a.state).cmp(&(a.sessions, &b.state)));
+    }
+}
+
+/// All stateless translators, nothing done yet.
 pub fn translators(snapshot: &Snapshot) -> Vec<Translator> {
     snapshot.siit.iter().map(|siit| of_siit(snapshot, siit)).collect()
+}
+
+/// Adds what they have done.
+pub fn add_figures(all: &mut [Translator], rows: &[TranslatorRow]) {
+    for TranslatorRow { number, what, count } in rows {
+        let Some(translator) = all.get_mut(usize::from(*number)) else { continue };
+        match what {
+            TranslatorFigure::ToV6 => {
+                translator.packets_to_v6 += count.packets;
+                translator.bytes_to_v6 += count.bytes;
+            }
+            TranslatorFigure::ToV4 => {
+                translator.packets_to_v4 += count.packets;
+                translator.bytes_to_v4 += count.bytes;
+            }
+            TranslatorFigure::Dropped(reason) => {
+                let reason = reason.info().name;
+                match translator.drops.iter_mut().find(|drops| drops.reason == reason) {
+                    Some(drops) => drops.packets += count.packets,
+                    None => {
+                        let reason = reason.to_owned();
+                        translator.drops.push(DropCount { reason, packets: count.packets });
+                    }
+                }
+            }
+        }
+    }
 }
 
 fn of_siit(snapshot: &Snapshot, siit: &SiitInstance) -> Translator {
@@ -95,12 +146,57 @@ fn of_siit(snapshot: &Snapshot, siit: &SiitInstance) -> Translator {
             .map(|entry| AddressMapping { v4: entry.v4.to_string(), v6: entry.v6.to_string() })
             .collect(),
         icmp_sources: siit.translator.icmp_sources.iter().map(ends).collect(),
+        ..Translator::default()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use carrack_base::{InstanceId, Reason};
+    use carrack_nat::row::TcpState;
+    use carrack_pipeline::translators::Translated;
+
     use super::*;
+
+    #[test]
+    fn sessions_are_counted_by_kind_and_the_most_common_tcp_state_comes_first() {
+        let mut all = [Instance::default(), Instance::default()];
+        let row = |proto, tcp, sessions| StateRow { instance: InstanceId(1), proto, tcp, sessions };
+        let rows = [
+            row(Proto::Tcp, TcpState::InsideInit, 2),
+            row(Proto::Tcp, TcpState::Established, 5),
+            row(Proto::Udp, TcpState::None, 7),
+            row(Proto::Icmp, TcpState::None, 1),
+        ];
+        add_states(&mut all, &rows);
+        assert_eq!(all[0], Instance::default());
+        let states: Vec<_> = all[1].tcp_states.iter().map(|s| (s.state.as_str(), s.sessions)).collect();
+        assert_eq!(states, [("established", 5), ("inside-init", 2)]);
+        assert_eq!((all[1].sessions_udp, all[1].sessions_icmp, all[1].sessions_other), (7, 1, 0));
+    }
+
+    #[test]
+    fn figures_of_all_workers_are_added_up() {
+        let mut all = [Translator::default()];
+        let row = |what, packets| TranslatorRow {
+            number: 0,
+            what,
+            count: Translated { packets, bytes: 100 * packets },
+        };
+        let dropped = TranslatorFigure::Dropped(Reason::SiitSourceUnmapped);
+        let rows = [
+            row(TranslatorFigure::ToV6, 1),
+            row(dropped, 3),
+            row(TranslatorFigure::ToV6, 2),
+            row(TranslatorFigure::ToV4, 4),
+            row(dropped, 5),
+            TranslatorRow { number: 9, ..row(dropped, 1) },
+        ];
+        add_figures(&mut all, &rows);
+        let [t] = all;
+        assert_eq!((t.packets_to_v6, t.bytes_to_v6, t.packets_to_v4, t.bytes_to_v4), (3, 300, 4, 400));
+        assert_eq!(t.drops, [DropCount { reason: "siit-source-unmapped".into(), packets: 8 }]);
+    }
 
     #[test]
     fn what_is_in_use_is_added_to_its_own_instance() {

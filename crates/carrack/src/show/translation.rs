@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use carrack_api::types::{Instance, Translator};
 
 use crate::human::{number, percent};
-use crate::table::{Table, left};
+use crate::table::{Table, left, right};
 
 pub fn instances(out: &mut dyn Write, all: Vec<Instance>) -> io::Result<()> {
     if all.is_empty() {
@@ -34,6 +34,13 @@ pub fn instances(out: &mut dyn Write, all: Vec<Instance>) -> io::Result<()> {
         }
         line("subscribers", number(i.subscribers))?;
         line("sessions", number(i.sessions))?;
+        let others = [("udp", i.sessions_udp), ("icmp", i.sessions_icmp), ("other", i.sessions_other)];
+        let others = others.into_iter().filter(|(_, count)| *count > 0);
+        let others: Vec<_> = others.map(|(name, count)| format!("{name} {}", number(count))).collect();
+        let tcp: Vec<_> =
+            i.tcp_states.iter().map(|s| format!("{} {}", s.state, number(s.sessions))).collect();
+        line("  tcp by state", list(&tcp))?;
+        line("  others", list(&others))?;
         let mappings = [
             ("tcp", i.mappings_tcp),
             ("udp", i.mappings_udp),
@@ -54,7 +61,7 @@ fn list(all: &[String]) -> String {
 
 pub fn translators(out: &mut dyn Write, all: Vec<Translator>) -> io::Result<()> {
     let mut table = Table::new(&[left("NAME"), left("VRF"), left("KIND"), left("IPV4"), left("IPV6")]);
-    for t in all {
+    for t in &all {
         let mut row = |kind: &str, v4: String, v6: String| {
             table.row(vec![t.name.clone(), t.vrf.clone(), kind.to_owned(), v4, v6]);
         };
@@ -71,5 +78,33 @@ pub fn translators(out: &mut dyn Write, all: Vec<Translator>) -> io::Result<()> 
             row("icmp-source", format!("{first}-{last}"), "-".into());
         }
     }
-    table.print(out, "no stateless translators")
+    table.print(out, "no stateless translators")?;
+    if all.is_empty() { Ok(()) } else { figures(out, &all) }
+}
+
+fn figures(out: &mut dyn Write, all: &[Translator]) -> io::Result<()> {
+    let columns =
+        [left("NAME"), right("TO-IPV6"), right("BYTES"), right("TO-IPV4"), right("BYTES"), right("DROPPED")];
+    let mut table = Table::new(&columns);
+    for t in all {
+        table.row(vec![
+            t.name.clone(),
+            number(t.packets_to_v6),
+            number(t.bytes_to_v6),
+            number(t.packets_to_v4),
+            number(t.bytes_to_v4),
+            number(t.drops.iter().map(|drops| drops.packets).sum()),
+        ]);
+    }
+    writeln!(out)?;
+    table.print(out, "")?;
+    let mut drops = Table::new(&[left("NAME"), left("REASON"), right("PACKETS")]);
+    for (t, dropped) in all.iter().flat_map(|t| t.drops.iter().map(move |dropped| (t, dropped))) {
+        drops.row(vec![t.name.clone(), dropped.reason.clone(), number(dropped.packets)]);
+    }
+    if drops.is_empty() {
+        return Ok(());
+    }
+    writeln!(out)?;
+    drops.print(out, "")
 }
