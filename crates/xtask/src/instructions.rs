@@ -21,11 +21,13 @@ const PACKETS: [u64; 2] = [2 * TURN, 8 * TURN];
 const TURN: u64 = 256 * 64;
 
 /// What is counted: name, arguments of `carrack bench`.
-const CASES: [(&str, &[&str]); 6] = [
+const CASES: [(&str, &[&str]); 8] = [
     ("forward-out", &["forward", "--sessions", "1000", "--direction", "out"]),
     ("forward-in", &["forward", "--sessions", "1000", "--direction", "in"]),
     ("nat64-out", &["forward", "--translation", "nat64", "--sessions", "1000", "--direction", "out"]),
     ("nat64-in", &["forward", "--translation", "nat64", "--sessions", "1000", "--direction", "in"]),
+    ("siit-out", &["forward", "--translation", "siit", "--sessions", "1000", "--direction", "out"]),
+    ("siit-in", &["forward", "--translation", "siit", "--sessions", "1000", "--direction", "in"]),
     ("setup-pba", &["setup", "--mode", "pba", "--sessions", "20000"]),
     ("setup-arbitrary", &["setup", "--mode", "arbitrary", "--sessions", "20000"]),
 ];

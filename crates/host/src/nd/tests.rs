@@ -65,10 +65,10 @@ fn is_report(frame: &[u8]) -> bool {
     frame[14 + 6] == 0
 }
 
-/// Station and source of a report, and its records: type and group.
+/// Destination MAC address, source, what is said of which group.
 type Report = (MacAddr, u128, Vec<(u8, u128)>);
 
-/// The reports that are sent: destination MAC address, source, what is said of which group.
+/// The reports that are sent.
 fn reports(host: &mut Host) -> Vec<Report> {
     let frames = std::iter::from_fn(|| host.poll_transmit()).filter(|(_, frame)| is_report(frame));
     let read = |(_, frame): (IfIndex, Vec<u8>)| {
