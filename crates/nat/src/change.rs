@@ -295,17 +295,7 @@ impl Nat {
 
     /// A session as the mapping's could be, with nobody.
     fn session_like(&self, mapping: &Mapping) -> Session {
-        let mut session = Session {
-            inside_ip: mapping.inside_ip,
-            outside_ip: mapping.outside_ip,
-            inside_port: mapping.inside_port,
-            outside_port: mapping.outside_port,
-            inside_vrf: mapping.inside_vrf,
-            outside_vrf: mapping.outside_vrf,
-            proto: mapping.proto,
-            slot: mapping.slot,
-            ..Session::default()
-        };
+        let mut session = Session::on(mapping);
         if let Some(host) = self.tables.host(mapping.inside_ip).filter(|_| mapping.is_six()) {
             session.set_inside6(host.address);
             (session.flags, session.l3_delta) = (SIX, host.via);

@@ -326,14 +326,10 @@ impl Nat {
             _ => (mapping.inside_port, mapping.outside_port),
         };
         let mut line = Session {
-            inside_ip: mapping.inside_ip,
-            remote_ip: remote.ip,
-            outside_ip: mapping.outside_ip,
             inside_port,
+            remote_ip: remote.ip,
             remote_port: remote.port,
             outside_port,
-            inside_vrf: mapping.inside_vrf,
-            outside_vrf: mapping.outside_vrf,
             proto: flow.proto as u8,
             flags: flag(direction == Direction::In, INBOUND)
                 | flag(refresh_in, REFRESH_IN)
@@ -342,10 +338,9 @@ impl Nat {
             seen_s: now.s(),
             mapping: mapping_id,
             subscriber,
-            slot: mapping.slot,
             tcp: if flow.proto == Proto::Tcp { first_state(flow.bits, direction) as u8 } else { 0 },
             ip_proto: flow.ip_proto,
-            ..Session::default()
+            ..Session::on(&mapping)
         };
         let server = if direction == Direction::Out { remote.port } else { mapping.inside_port };
         let end = if direction == Direction::Out { remote } else { mapping.outside() };

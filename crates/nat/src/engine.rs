@@ -410,11 +410,6 @@ impl Nat {
         }
     }
 
-    /// The next event for the control plane.
-    pub fn next_event(&mut self) -> Option<NatEvent> {
-        self.events.queue.pop_front()
-    }
-
     /// Up to `count` events for the control plane, in order.
     pub fn drain_events(&mut self, count: usize) -> impl ExactSizeIterator<Item = NatEvent> + '_ {
         // What is emptied as a whole begins anew at its start: the same few lines of memory for each burst.

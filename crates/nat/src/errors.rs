@@ -12,7 +12,7 @@ use carrack_wire::ipv6::Ipv6View;
 use crate::directory::{is_exempt, one_to_one_of};
 use crate::engine::{Nat, Verdict};
 use crate::flow::{Direction, Flow};
-use crate::line::{HAIRPIN, Mapping, Session};
+use crate::line::{HAIRPIN, Session};
 use crate::rewrite::{Embedded, deltas, translate_error};
 
 impl Nat {
@@ -163,30 +163,20 @@ impl Nat {
         let six = inner.is_six();
         let id = self.tables.find_mapping_of(local, inner.vrf, inner.proto, direction, six)?;
         let mapping = self.tables.mappings.get(id)?;
-        let mut session = stand_in(mapping, inner);
-        session.remote_ip = inner.remote(direction).ip;
-        session.remote_port = inner.remote(direction).port;
+        let remote = inner.remote(direction);
+        let mut session = Session {
+            remote_ip: remote.ip,
+            remote_port: remote.port,
+            ip_proto: inner.ip_proto,
+            ..Session::on(mapping)
+        };
         if mapping.is_six() {
             self.set_six(&mut session, mapping).ok()?;
+        } else {
+            (session.l3_delta, session.l4_delta) = deltas(&session);
         }
         Some((session, crate::line::NONE))
     }
-}
-
-fn stand_in(mapping: &Mapping, inner: &Flow) -> Session {
-    let mut session = Session {
-        inside_ip: mapping.inside_ip,
-        outside_ip: mapping.outside_ip,
-        inside_port: mapping.inside_port,
-        outside_port: mapping.outside_port,
-        inside_vrf: mapping.inside_vrf,
-        outside_vrf: mapping.outside_vrf,
-        proto: mapping.proto,
-        ip_proto: inner.ip_proto,
-        ..Session::default()
-    };
-    (session.l3_delta, session.l4_delta) = deltas(&session);
-    session
 }
 
 /// The embedded packet as the flow whose session is looked for, in the error's own direction: an error coming in

@@ -72,6 +72,22 @@ pub(crate) const TOLD_REMOTE: u8 = 64;
 const _: () = assert!((CONTROL | EXPECTED) & (PERMITTED | SIX | TOLD | TOLD_REMOTE) == 0);
 
 impl Session {
+    /// A session as one of this mapping's could be, with nobody. Its deltas, and an IPv6 host's address, are left to
+    /// fill in.
+    pub(crate) fn on(mapping: &Mapping) -> Self {
+        Self {
+            inside_ip: mapping.inside_ip,
+            outside_ip: mapping.outside_ip,
+            inside_port: mapping.inside_port,
+            outside_port: mapping.outside_port,
+            inside_vrf: mapping.inside_vrf,
+            outside_vrf: mapping.outside_vrf,
+            proto: mapping.proto,
+            slot: mapping.slot,
+            ..Self::default()
+        }
+    }
+
     /// The inside endpoint of an IPv4 session.
     const fn inside4(&self) -> Endpoint {
         Endpoint { ip: self.inside_ip, port: self.inside_port }

@@ -197,7 +197,7 @@ impl Meter {
     }
 
     fn take(&mut self, nat: &mut Nat, second: u64) {
-        while let Some(event) = nat.next_event() {
+        for event in nat.drain_events(usize::MAX) {
             let unix_ns = (DAY_MS + second * 1_000 + self.rng.below(1_000) as u64) * 1_000_000;
             let logged = LoggedEvent { sequence: 0, at_ns: 0, unix_ns, worker: WorkerId(0), event };
             self.records.push(Record::of(&logged, &self.context));

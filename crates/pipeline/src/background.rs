@@ -205,6 +205,7 @@ impl Worker {
 
     fn send_events(&mut self, now: Now) {
         // What finds no room waits in the engine, whose own bound counts the loss.
+        // Invariant: nobody else fills the ring, so the room that was there is still there and nothing drained is lost.
         let events = self.nat.drain_events(self.mail.nat_events.slots());
         if events.len() > 0
             && let Ok(room) = self.mail.nat_events.write_chunk_uninit(events.len())

@@ -421,14 +421,7 @@ impl Driver<'_> {
         frames: &mut [Frame],
         passes: &mut [Pass],
     ) -> Run {
-        let mut run = Run { count: 0, bytes: 0 };
-        for (frame, pass) in frames.iter_mut().zip(passes) {
-            let Some(exit) = self.pass::<OUT, TAG>(pass, frame) else { break };
-            pass.total = exit;
-            run.bytes += frame.len() as u64;
-            run.count += 1;
-        }
-        run
+        run_of(frames, passes, |pass, frame| self.pass::<OUT, TAG>(pass, frame))
     }
 
     /// The third turn up to a packet that does not go between IPv6 and IPv4.
@@ -438,9 +431,8 @@ impl Driver<'_> {
         frames: &mut [Frame],
         passes: &mut [Pass],
     ) -> Run {
-        let mut run = Run { count: 0, bytes: 0 };
-        for (frame, pass) in frames.iter_mut().zip(passes) {
-            let exit = if pass.stateless != 0 {
+        run_of(frames, passes, |pass, frame| {
+            if pass.stateless != 0 {
                 self.pass_stateless::<TAG>(pass, frame)
             } else if OUT {
                 if pass.six { self.pass_from_six::<TAG>(pass, frame) } else { None }
@@ -448,13 +440,8 @@ impl Driver<'_> {
                 self.pass_to_six::<TAG>(pass, frame)
             } else {
                 None
-            };
-            let Some(exit) = exit else { break };
-            pass.total = exit;
-            run.bytes += frame.len() as u64;
-            run.count += 1;
-        }
-        run
+            }
+        })
     }
 
     /// One packet: the port whose queue it now belongs in, or `None` and nothing has changed.
@@ -498,6 +485,23 @@ impl Driver<'_> {
         };
         owner.is_none_or(|owner| Some(owner) == self.owner)
     }
+}
+
+/// The packets up to the first for which `pass_one` names no port.
+#[inline(always)]
+fn run_of(
+    frames: &mut [Frame],
+    passes: &mut [Pass],
+    mut pass_one: impl FnMut(&Pass, &mut Frame) -> Option<u16>,
+) -> Run {
+    let mut run = Run { count: 0, bytes: 0 };
+    for (frame, pass) in frames.iter_mut().zip(passes) {
+        let Some(exit) = pass_one(pass, frame) else { break };
+        pass.total = exit;
+        run.bytes += frame.len() as u64;
+        run.count += 1;
+    }
+    run
 }
 
 /// Writes a link header of `N` bytes.

@@ -306,7 +306,7 @@ impl World {
 
     pub fn take_events(&mut self) {
         for nat in &mut self.nats {
-            self.events.extend(std::iter::from_fn(|| nat.next_event()));
+            self.events.extend(nat.drain_events(usize::MAX));
         }
     }
 
