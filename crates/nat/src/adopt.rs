@@ -3,6 +3,7 @@
 
 use carrack_base::Proto;
 
+use crate::blocks::Block;
 use crate::flow::Inside;
 use crate::line::{BlockRef, NONE, Session};
 use crate::ownership::BlockMap;
@@ -87,24 +88,11 @@ impl Ports {
             }
             self.addresses.push(address.unwrap_or_else(Address::hole));
         }
-        let here = |at: BlockRef, addresses: &[Address]| {
-            addresses
-                .get(usize::from(at.address))
-                .and_then(|home| home.blocks.get(usize::from(at.block)))
-                .copied()
-        };
-        for waiting in std::mem::take(&mut old.held) {
-            // Blocks that nobody has are those in their hold time.
-            if here(waiting.at, &self.addresses).is_some_and(|block| block.claimed && block.owner == NONE) {
-                self.held.push_back(waiting);
-            }
+        if same_kind {
+            self.held.follow(&mut old.held);
+            self.idle.follow(&mut old.idle);
         }
-        for waiting in std::mem::take(&mut old.idle) {
-            if here(waiting.at, &self.addresses).is_some_and(|block| block.claimed && block.queued) {
-                self.idle.push_back(waiting);
-            }
-        }
-        self.blocks_used = self.addresses.iter().map(|home| u64::from(home.claimed)).sum();
+        self.blocks_used = self.addresses.iter().map(|home| u64::from(home.claims.count())).sum();
         self.map.publish_claimed(self.worker, self.blocks_used);
         for proto in Proto::WITH_PORTS {
             let maps = self.addresses.iter().flat_map(|a| &a.maps).filter_map(|maps| maps.get(proto.index()));
@@ -125,24 +113,25 @@ impl Ports {
         }
         if self.map.has_same(to.in_map, old_map, from.in_map) {
             std::mem::swap(&mut to.blocks, &mut from.blocks);
-            (to.claimed, to.held_blocks) = (from.claimed, from.held_blocks);
-            (from.claimed, from.held_blocks) = (0, 0);
-            return u64::from(to.claimed);
+            std::mem::swap(&mut to.claims, &mut from.claims);
+            to.held_blocks = std::mem::take(&mut from.held_blocks);
+            return u64::from(to.claims.count());
         }
         if to.phase != from.phase {
             return 0;
         }
         // Another cut of the address with blocks in the same places. Nobody else gives them out while the old map,
         // which has them as this worker's, is in use; there they are given back when it goes.
-        let known = from.blocks.iter().enumerate().filter(|(_, block)| block.claimed);
-        for (number, block) in known {
-            let in_map = (number as u16).checked_sub(to.first_block);
-            if let (Some(place), Some(in_map)) = (to.blocks.get_mut(number), in_map)
-                && self.map.claim_one(to.in_map, in_map, self.worker)
-            {
-                *place = *block;
-                to.claimed += 1;
-                to.held_blocks += u32::from(block.owner == NONE);
+        std::mem::swap(&mut to.blocks, &mut from.blocks);
+        to.held_blocks = from.held_blocks;
+        for (at, first) in (0..).zip((to.first_block..to.end_block).step_by(64)) {
+            let got = self.map.claim_these(to.in_map, at, from.claims.get_64(first), self.worker);
+            to.claims.insert_64(first, got);
+        }
+        for block in from.claims.without(&to.claims) {
+            if let Some(left) = to.blocks.get_mut(usize::from(block)) {
+                to.held_blocks -= u32::from(left.owner == NONE);
+                *left = Block::default();
             }
         }
         0

@@ -5,11 +5,13 @@ use std::ops::RangeInclusive;
 
 use carrack_base::Reason;
 
+use crate::claims::Claims;
 use crate::line::{BlockRef, NO_ADDRESS, NONE, Subscriber};
 use crate::policy::{Instance, Pooling};
-use crate::pool::{Allocated, Ports, Wish};
+use crate::pool::{Address, Allocated, Ports, Wish};
 use crate::rng::Rng;
 use crate::row::{BLOCKS_MAX, BlockRow, NatEvent};
+use crate::waits::{NOWHERE, Waiting};
 
 /// One port block.
 #[derive(Debug, Clone, Copy)]
@@ -20,23 +22,16 @@ pub(crate) struct Block {
     pub(crate) used: u32,
     /// When it became empty, seconds.
     pub(crate) empty_since_s: u32,
-    /// Is it in the idle queue?
-    pub(crate) queued: bool,
-    /// Is it this worker's: a subscriber's or in its hold time?
-    pub(crate) claimed: bool,
+    /// Its mark in the queue of blocks that may be idle.
+    pub(crate) idle_mark: u8,
+    /// Its mark in the queue of those in their hold time.
+    pub(crate) hold_mark: u8,
 }
 
 impl Default for Block {
     fn default() -> Self {
-        Self { owner: NONE, used: 0, empty_since_s: 0, queued: false, claimed: false }
+        Self { owner: NONE, used: 0, empty_since_s: 0, idle_mark: NOWHERE, hold_mark: NOWHERE }
     }
-}
-
-/// A block waiting: released and in its hold time, or empty and perhaps soon released.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Waiting {
-    pub(crate) due_s: u32,
-    pub(crate) at: BlockRef,
 }
 
 impl Ports {
@@ -145,24 +140,20 @@ impl Ports {
 
     /// Keeps count of a block that was just claimed.
     pub(crate) fn note_claimed(&mut self, at: BlockRef) {
-        let Some(home) = self.addresses.get_mut(usize::from(at.address)) else { return };
-        let Some(block) = home.blocks.get_mut(usize::from(at.block)).filter(|block| !block.claimed) else {
+        let home = self.addresses.get_mut(usize::from(at.address));
+        if !home.is_some_and(|home| home.claims.insert(at.block)) {
             return;
-        };
-        block.claimed = true;
-        home.claimed += 1;
+        }
         self.blocks_used += 1;
         self.map.publish_claimed(self.worker, self.blocks_used);
     }
 
     /// No longer counts a claimed block here. False when it was none.
     pub(crate) fn forget_claimed(&mut self, at: BlockRef) -> bool {
-        let Some(home) = self.addresses.get_mut(usize::from(at.address)) else { return false };
-        let Some(block) = home.blocks.get_mut(usize::from(at.block)).filter(|block| block.claimed) else {
+        let home = self.addresses.get_mut(usize::from(at.address));
+        if !home.is_some_and(|home| home.claims.remove(at.block)) {
             return false;
-        };
-        block.claimed = false;
-        home.claimed -= 1;
+        }
         self.blocks_used -= 1;
         true
     }
@@ -181,8 +172,7 @@ impl Ports {
     pub(crate) fn block_at(&self, address: u16, port: u16) -> Option<BlockRef> {
         let home = self.addresses.get(usize::from(address))?;
         let block = port.checked_sub(home.phase)?.checked_div(self.block_size)?;
-        (block >= home.first_block && usize::from(block) < home.blocks.len())
-            .then_some(BlockRef { address, block })
+        (home.first_block..home.end_block).contains(&block).then_some(BlockRef { address, block })
     }
 
     pub(crate) fn block_range(&self, at: BlockRef) -> Option<RangeInclusive<u16>> {
@@ -198,18 +188,19 @@ impl Ports {
     }
 
     pub(crate) fn block_mut(&mut self, at: BlockRef) -> Option<&mut Block> {
-        self.addresses.get_mut(usize::from(at.address))?.blocks.get_mut(usize::from(at.block))
+        block_of(&mut self.addresses, at)
     }
 
     pub(crate) fn count_in_block(&mut self, at: BlockRef, change: i32, now_s: u32) {
-        let Some(block) = self.block_mut(at) else { return };
+        let Self { addresses, idle, .. } = self;
+        let Some(block) = block_of(addresses, at) else { return };
         block.used = block.used.saturating_add_signed(change);
-        if block.used == 0 && !block.queued && block.owner != NONE {
-            block.empty_since_s = now_s;
-            block.queued = true;
-            self.idle.push_back(Waiting { due_s: now_s, at });
-        } else if block.used == 0 {
-            block.empty_since_s = now_s;
+        if block.used != 0 {
+            return;
+        }
+        block.empty_since_s = now_s;
+        if block.idle_mark == NOWHERE && block.owner != NONE {
+            block.idle_mark = idle.push(Waiting { due_s: now_s, at });
         }
     }
 
@@ -241,56 +232,66 @@ impl Ports {
     pub(crate) fn hold(&mut self, waiting: Waiting) {
         let (size, max) = (u32::from(self.block_size), self.held_ports_max);
         let home = self.addresses.get_mut(usize::from(waiting.at.address));
-        match home.filter(|home| (home.held_blocks + 1).saturating_mul(size) <= max) {
-            Some(home) => {
-                home.held_blocks += 1;
-                self.held.push_back(waiting);
-            }
-            None => self.give_away(waiting.at),
+        if let Some(home) = home.filter(|home| (home.held_blocks + 1).saturating_mul(size) <= max)
+            && let Some(block) = home.blocks.get_mut(usize::from(waiting.at.block))
+        {
+            home.held_blocks += 1;
+            block.hold_mark = self.held.push(waiting);
+        } else {
+            self.give_away(waiting.at);
         }
     }
 
     /// Gives blocks whose hold time is over to everybody.
     pub(crate) fn end_hold(&mut self, now_s: u32) {
-        while self.held.front().is_some_and(|w| w.due_s <= now_s) {
-            let Some(Waiting { at, .. }) = self.held.pop_front() else { return };
-            if let Some(home) = self.addresses.get_mut(usize::from(at.address)) {
+        while let Some((Waiting { at, .. }, mark)) = self.held.take_due(now_s) {
+            let Some(home) = self.addresses.get_mut(usize::from(at.address)) else { continue };
+            let block = home.blocks.get_mut(usize::from(at.block)).filter(|block| block.hold_mark == mark);
+            if let Some(block) = block {
+                block.hold_mark = NOWHERE;
                 home.held_blocks -= 1;
+                self.give_away(at);
             }
-            self.give_away(at);
         }
     }
 
     /// Blocks that became empty and have been so for `idle_s`: calls back with (owner line, block). A few at a time.
     pub(crate) fn next_idle(&mut self, idle_s: u32, now_s: u32) -> Option<(u32, BlockRef)> {
+        let Self { addresses, idle, .. } = self;
         for _ in 0..8 {
-            let waiting = *self.idle.front().filter(|w| w.due_s <= now_s)?;
-            self.idle.pop_front();
-            let Some(block) = self.block_mut(waiting.at) else { continue };
-            block.queued = false;
+            let (Waiting { at, .. }, mark) = idle.take_due(now_s)?;
+            let Some(block) = block_of(addresses, at).filter(|block| block.idle_mark == mark) else {
+                continue;
+            };
+            block.idle_mark = NOWHERE;
             if block.used > 0 || block.owner == NONE {
                 continue;
             }
             let due_s = block.empty_since_s.saturating_add(idle_s);
-            let owner = block.owner;
             if due_s <= now_s {
-                return Some((owner, waiting.at));
+                return Some((block.owner, at));
             }
-            block.queued = true;
-            self.idle.push_back(Waiting { due_s, at: waiting.at });
+            block.idle_mark = idle.push(Waiting { due_s, at });
         }
         None
     }
+}
+
+fn block_of(addresses: &mut [Address], at: BlockRef) -> Option<&mut Block> {
+    addresses.get_mut(usize::from(at.address))?.blocks.get_mut(usize::from(at.block))
 }
 
 impl Drop for Ports {
     /// What a reload leaves behind is everybody's again.
     fn drop(&mut self) {
         for number in 0..self.addresses.len() {
-            let blocks = self.addresses.get(number).map_or(0, |address| address.blocks.len());
-            for block in 0..blocks {
-                self.give_away(BlockRef { address: number as u16, block: block as u16 });
+            let claims = self.addresses.get_mut(number).map(|home| std::mem::take(&mut home.claims));
+            let Some((claims, home)) = claims.zip(self.addresses.get(number)) else { continue };
+            for block in claims.without(&Claims::default()) {
+                self.map.release(home.in_map, block.saturating_sub(home.first_block));
             }
+            self.blocks_used -= u64::from(claims.count());
         }
+        self.map.publish_claimed(self.worker, self.blocks_used);
     }
 }

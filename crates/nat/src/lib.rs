@@ -13,6 +13,7 @@ mod ask;
 mod blocks;
 mod calls;
 mod change;
+mod claims;
 mod create;
 mod crossing;
 mod crossing6;
@@ -46,6 +47,7 @@ mod syn;
 mod tables;
 mod tcp;
 mod told;
+mod waits;
 mod way;
 
 pub use carrack_tables::Likely;

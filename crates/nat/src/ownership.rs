@@ -217,6 +217,24 @@ impl AddressBlocks {
         true
     }
 
+    /// Claims of the 64 blocks from `64 * at` on those whose bits are set, if they are free: which it got.
+    fn claim_these(&self, at: u16, wanted: u64, worker: u8) -> u64 {
+        let Some(word) = self.free.get(usize::from(at)) else { return 0 };
+        // As for one.
+        let got = word.fetch_and(!wanted, Ordering::AcqRel) & wanted;
+        // A free block's owner is its home: only what is away from home changes hands.
+        let (first, home) = (at * 64, self.home_range(worker));
+        if home.start <= first && home.end >= (first + 64).min(self.blocks()) {
+            return got;
+        }
+        for (bit, owner) in (0..).zip(self.owners.iter().skip(usize::from(first)).take(64)) {
+            if got >> bit & 1 != 0 && !home.contains(&(first + bit)) {
+                owner.store(worker, Ordering::Release);
+            }
+        }
+        got
+    }
+
     fn release(&self, block: u16) {
         let home = self.home_of(block);
         if let Some(owner) = self.owners.get(usize::from(block))
@@ -388,7 +406,16 @@ impl BlockMap {
         None
     }
 
-    /// Claims this very block, for one who had its ports under an earlier map.
+    /// Claims of an address's 64 blocks from `64 * at` on those whose bits are set, for one who had their ports under an
+    /// earlier map: which he got.
+    pub(crate) fn claim_these(&self, number: u16, at: u16, wanted: u64, worker: WorkerId) -> u64 {
+        let Some(address) = self.address(number).filter(|_| wanted != 0) else { return 0 };
+        let got = address.claim_these(at, wanted, worker.0);
+        self.note_claim(number, address);
+        got
+    }
+
+    /// Claims this very block, for one who asks for a port of it.
     pub(crate) fn claim_one(&self, number: u16, block: u16, worker: WorkerId) -> bool {
         let Some(address) = self.address(number) else { return false };
         let claimed = block < address.blocks() && address.claim_one(block, worker.0);

@@ -4,7 +4,6 @@
 //! port blocks are claimed by workers one by one (`ownership`); without blocks, each pool address's port range is cut
 //! into as many slices, and a worker gives out ports of its slice only.
 
-use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
@@ -12,7 +11,8 @@ use std::sync::{Arc, Weak};
 use carrack_base::{PoolId, Proto, Reason, WorkerId};
 use carrack_tables::{Arena, ArenaError, PagePreference, Parity, PortMap};
 
-use crate::blocks::{Block, Waiting};
+use crate::blocks::Block;
+use crate::claims::Claims;
 use crate::deterministic::Deterministic;
 use crate::line::{NO_ADDRESS, Subscriber};
 use crate::ownership::{BlockMap, WorkerGroup};
@@ -20,6 +20,7 @@ use crate::policy::{Assignment, Instance, Pool, Pooling};
 use crate::rng::Rng;
 use crate::row::{NatEvent, PoolRow};
 use crate::slices::Slices;
+use crate::waits::Waits;
 
 /// Addresses tried for one allocation before the pool counts as exhausted in `Arbitrary` mode. Bounds the work of a
 /// burst; the address is chosen at random, so a pool that fails so many tries is full for all practical purposes.
@@ -50,13 +51,15 @@ pub(crate) struct Address {
     pub(crate) phase: u16,
     /// Number of the first block in the range. So a block has the same number whatever the range is.
     pub(crate) first_block: u16,
-    /// All blocks up to the last, whoever has them.
+    /// Number behind that of the last.
+    pub(crate) end_block: u16,
+    /// All blocks that an address can have, whoever has them: as many whatever the range is.
     pub(crate) blocks: Vec<Block>,
+    /// Those that this worker has claimed: its subscribers' and those in their hold time.
+    pub(crate) claims: Claims,
     /// Blocks at home with this worker.
     home_blocks: u32,
-    /// Blocks that this worker has claimed.
-    pub(crate) claimed: u32,
-    /// Of these, those in their hold time.
+    /// Of the claimed blocks, those in their hold time.
     pub(crate) held_blocks: u32,
 }
 
@@ -73,9 +76,10 @@ impl Address {
             subscribers: 0,
             phase: 0,
             first_block: 0,
+            end_block: 0,
             blocks: Vec::new(),
+            claims: Claims::default(),
             home_blocks: 0,
-            claimed: 0,
             held_blocks: 0,
         }
     }
@@ -115,8 +119,8 @@ pub(crate) struct Ports {
     sharing: Vec<Weak<BlockMap>>,
     /// Addresses from here on are still to be looked at again after all `sharing` are gone.
     refreshed: usize,
-    pub(crate) held: VecDeque<Waiting>,
-    pub(crate) idle: VecDeque<Waiting>,
+    pub(crate) held: Waits,
+    pub(crate) idle: Waits,
     pub(crate) block_size: u16,
     /// Hold time of single ports; blocks are held whole.
     pub(crate) hold_s: u32,
@@ -159,8 +163,8 @@ impl Ports {
             sharing: map.before(false),
             refreshed: if map.before(false).is_empty() { count } else { 0 },
             map,
-            held: VecDeque::new(),
-            idle: VecDeque::new(),
+            held: Waits::new(0),
+            idle: Waits::new(0),
             block_size,
             hold_s,
             held_ports_max: held_ports_max(instance, group),
@@ -196,10 +200,9 @@ impl Ports {
                 }
             }
         }
-        let blocks: usize = this.addresses.iter().map(|a| a.blocks.len()).sum();
+        let blocks: usize = this.addresses.iter().map(|a| usize::from(a.end_block - a.first_block)).sum();
         this.ports_total = this.addresses.iter().map(|a| u64::from(a.ports)).sum();
-        this.held.reserve_exact(blocks);
-        this.idle.reserve_exact(blocks);
+        (this.held, this.idle) = (Waits::new(blocks), Waits::new(blocks));
         Ok(this)
     }
 
@@ -214,9 +217,10 @@ impl Ports {
             subscribers: 0,
             phase: 0,
             first_block: 0,
+            end_block: 0,
             blocks: Vec::new(),
+            claims: Claims::default(),
             home_blocks: 0,
-            claimed: 0,
             held_blocks: 0,
         });
     }
@@ -232,8 +236,10 @@ impl Ports {
         if let Some(address) = self.addresses.last_mut() {
             let size = self.block_size.max(1);
             (address.phase, address.first_block) = (first % size, first / size);
-            let blocks = usize::from(address.first_block) + blocks as usize;
-            address.blocks = vec![Block::default(); blocks];
+            // Invariant: there are no more blocks than ports.
+            address.end_block = address.first_block + blocks as u16;
+            let all = (usize::from(u16::MAX) + 1 - usize::from(address.phase)) / usize::from(size);
+            (address.blocks, address.claims) = (vec![Block::default(); all], Claims::of(all));
             address.home_blocks = home_blocks;
         }
     }
@@ -588,7 +594,7 @@ impl Ports {
             },
             ports_used: [used(0), used(1), used(2)],
             blocks_total: address.home_blocks,
-            blocks_used: address.claimed,
+            blocks_used: address.claims.count(),
         })
     }
 
