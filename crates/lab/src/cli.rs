@@ -18,6 +18,7 @@ use crate::nat64;
 use crate::plan::{self, Ns};
 use crate::report::{self, Report, say};
 use crate::router::{self, Io, Router};
+use crate::siit;
 use crate::traffic::{self, TrafficArgs};
 
 /// Demonstration networks in network namespaces (need root).
@@ -41,14 +42,24 @@ enum Action {
         full: bool,
     },
     /// Bring a lab up and leave it running, to play with.
-    #[command(after_help = "Examples:\n  sudo carrack lab up\n  sudo carrack lab up --nat64 --name six")]
+    #[command(
+        after_help = "Examples:\n  sudo carrack lab up\n  sudo carrack lab up --nat64 --name six\n  sudo carrack lab up --464xlat --name clat\n  sudo carrack lab up --siit --name dc"
+    )]
     Up {
         #[command(flatten)]
         choice: Choice,
         /// The first subscriber has IPv6 alone and reaches the IPv4 servers by NAT64, by name through a DNS64 (Debian
         /// package unbound) in the second one.
-        #[arg(long)]
+        #[arg(long, group = "shape")]
         nat64: bool,
+        /// The first subscriber has IPv4 alone, over a link that has IPv6 alone: a CLAT before it and the router's NAT64
+        /// behind the link (464XLAT, RFC 6877).
+        #[arg(long = "464xlat", group = "shape")]
+        xlat: bool,
+        /// The first subscriber is a server that has IPv6 alone, behind an IPv6 router; IPv4 clients reach it by an
+        /// address of its own, without any state (SIIT, RFC 7915, RFC 7755).
+        #[arg(long, group = "shape")]
+        siit: bool,
     },
     /// Take a lab down; also clears what a killed one left.
     Down {
@@ -199,6 +210,15 @@ struct Choice {
     router: Kind,
 }
 
+/// What a lab shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    Nat44,
+    Nat64,
+    Xlat464,
+    Siit,
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Kind {
     Carrack,
@@ -210,7 +230,15 @@ enum Kind {
 pub fn run(args: LabArgs) -> ExitCode {
     let result = match args.action {
         Action::Demo { choice, json, full } => demo(&choice, json, full),
-        Action::Up { choice, nat64 } => up(&choice, nat64),
+        Action::Up { choice, nat64, xlat, siit } => {
+            let shape = match (nat64, xlat, siit) {
+                (true, ..) => Shape::Nat64,
+                (_, true, _) => Shape::Xlat464,
+                (.., true) => Shape::Siit,
+                _ => Shape::Nat44,
+            };
+            up(&choice, shape)
+        }
         Action::Down { name } => down(&name.name),
         Action::List => list(),
         Action::Exec { name, ns, command } => exec(&name.name, ns, &command),
@@ -316,17 +344,24 @@ fn demo(choice: &Choice, json: bool, full: bool) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!report.passed())))
 }
 
-fn up(choice: &Choice, six: bool) -> Result<ExitCode> {
+fn up(choice: &Choice, shape: Shape) -> Result<ExitCode> {
     command::note_interrupts();
     let mut options = choice.options()?;
-    match &mut options.router {
-        Router::Carrack { io, config, .. } if six => *config = nat64::config(*io),
-        Router::LinuxNft if six => bail!("--nat64 needs carrack as the router: the kernel has no NAT64"),
-        _ => {}
+    match (&mut options.router, shape) {
+        (_, Shape::Nat44) => {}
+        (Router::LinuxNft, _) => {
+            bail!("this lab needs carrack as the router: the kernel does not translate so")
+        }
+        (Router::Carrack { io, config, .. }, Shape::Nat64) => *config = nat64::config(*io),
+        (Router::Carrack { io, config, .. }, Shape::Xlat464) => *config = siit::plat_config(*io),
+        (Router::Carrack { io, config, .. }, Shape::Siit) => *config = siit::config(*io),
     }
     let mut lab = Lab::up(options)?;
-    if six {
-        nat64::switch(&mut lab)?;
+    match shape {
+        Shape::Nat44 => {}
+        Shape::Nat64 => nat64::switch(&mut lab)?,
+        Shape::Xlat464 => siit::switch_464xlat(&mut lab)?,
+        Shape::Siit => siit::switch(&mut lab)?,
     }
     let name = lab.name().to_owned();
     let option = if name == "demo" { String::new() } else { format!(" --name {name}") };
@@ -335,20 +370,18 @@ fn up(choice: &Choice, six: bool) -> Result<ExitCode> {
     let socket = router::socket(lab.dir()).display().to_string();
     lab.keep()?;
     say(&format!("Lab `{name}` is up. Config, logs and served files are in {dir}.\n\nTry:"));
-    let exec = |ns: Ns, line: &str| say(&format!("  carrack lab exec{option} {ns} -- {line}"));
-    exec(Ns::Sub1, &format!("curl http://{}/", plan::SERVER_NAME));
-    let server = if six { nat64::by_prefix(plan::SERVER) } else { plan::SERVER.to_owned() };
-    exec(Ns::Sub1, &format!("traceroute -n {server}"));
-    if six {
-        exec(Ns::Sub1, &format!("dig AAAA {}", plan::SERVER_NAME));
-    }
-    exec(Ns::Sub2, &format!("iperf3 -c {}", plan::SERVER));
-    if !six {
-        exec(Ns::Inet, &format!("curl http://{}:{}/", plan::FORWARD_ADDRESS, plan::FORWARD_PORT));
+    for (ns, line) in to_try(shape) {
+        say(&format!("  carrack lab exec{option} {ns} -- {line}"));
     }
     say(&format!("  carrack lab shell{option} sub1"));
     if carrack {
         say(&format!("\n  export CARRACK_SOCKET={socket}"));
+        if shape == Shape::Siit {
+            say("  carrack show siit");
+        }
+        if shape == Shape::Xlat464 {
+            say(&format!("  carrack show siit --socket {dir}/clat/api.sock"));
+        }
         for line in [
             "show nat sessions",
             "show nat subscribers",
@@ -361,6 +394,36 @@ fn up(choice: &Choice, six: bool) -> Result<ExitCode> {
     }
     say(&format!("\nWhen done:\n  carrack lab down{option}"));
     Ok(ExitCode::SUCCESS)
+}
+
+/// What shows what a lab is for: namespace and command.
+fn to_try(shape: Shape) -> Vec<(Ns, String)> {
+    let page = (Ns::Sub1, format!("curl http://{}/", plan::SERVER_NAME));
+    let trace = |target: &str| (Ns::Sub1, format!("traceroute -n {target}"));
+    let speed = (Ns::Sub2, format!("iperf3 -c {}", plan::SERVER));
+    match shape {
+        Shape::Nat44 => {
+            let inbound = format!("curl http://{}:{}/", plan::FORWARD_ADDRESS, plan::FORWARD_PORT);
+            vec![page, trace(plan::SERVER), speed, (Ns::Inet, inbound)]
+        }
+        Shape::Nat64 => {
+            let name = format!("dig AAAA {}", plan::SERVER_NAME);
+            vec![page, trace(&nat64::by_prefix(plan::SERVER)), (Ns::Sub1, name), speed]
+        }
+        Shape::Xlat464 => {
+            vec![page, trace(plan::SERVER), (Ns::Sub1, format!("iperf3 -c {}", plan::SERVER))]
+        }
+        Shape::Siit => {
+            let (server, port) = (siit::SERVICE, siit::WEB_PORT);
+            let from = nat64::by_prefix(plan::SERVER);
+            vec![
+                (Ns::Inet, format!("curl http://{server}:{port}/")),
+                (Ns::Inet, format!("traceroute -n {server}")),
+                (Ns::Sub1, format!("curl http://[{from}]/")),
+                trace(&from),
+            ]
+        }
+    }
 }
 
 fn memif(

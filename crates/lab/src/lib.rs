@@ -21,6 +21,7 @@ pub mod cli;
 pub mod nat64;
 pub mod plan;
 pub mod report;
+pub mod siit;
 
 mod bison;
 mod command;

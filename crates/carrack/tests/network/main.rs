@@ -16,6 +16,7 @@ mod nat_type;
 mod outside;
 mod overlap;
 mod port_control;
+mod siit;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -49,3 +49,25 @@ fn an_ipv6_only_host_reaches_ipv4_servers_by_name() {
     assert!(subscribers.contains(HOST) && subscribers.contains(plan::SUB2), "both versions: {subscribers}");
     assert_conservation(&lab);
 }
+
+/// RFC 6146 §3.1: an IPv4 client reaches an IPv6-only web server by a static binding (NAT46 by the NAT64's pool).
+#[test]
+fn an_ipv4_client_reaches_an_ipv6_only_server_by_static_binding() {
+    let forward = format!(
+        "[[nat.forward]]\nproto = \"tcp\"\noutside = \"{}:8046\"\ninside = \"[{HOST}]:8046\"\n",
+        plan::FORWARD_ADDRESS
+    );
+    let config = nat64::config(Io::AfXdp) + "\n" + &forward;
+    let Some(mut lab) = lab("nat46", Io::AfXdp, |_| config) else { return };
+    nat64::switch(&mut lab).unwrap();
+    let home = lab.dir().join("home").display().to_string();
+    let argv = ["python3", "-m", "http.server", "8046", "--bind", "::", "--directory", &home];
+    lab.start(Ns::Sub1, "web6", &argv).unwrap();
+    let url = format!("http://{}:8046/", plan::FORWARD_ADDRESS);
+    let page = must(&lab, Ns::Inet, &format!("curl -sS -m 10 --retry 5 --retry-connrefused {url}"));
+    assert_eq!(page, plan::HOME_PAGE);
+    // IPv4 subscribers of the same instance reach it by the same address (RFC 6146 §3.8).
+    let page = must(&lab, Ns::Sub2, &format!("curl -sS -m 10 {url}"));
+    assert_eq!(page, plan::HOME_PAGE);
+    assert_conservation(&lab);
+}
