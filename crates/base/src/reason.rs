@@ -193,7 +193,7 @@ reasons! {
     XlatExtensionBehindFragment, "xlat-extension-behind-fragment", Info, AdminProhibited, "An extension header follows the fragment header (RFC 7915 §5.1.1).";
     XlatOptionsInvalid, "xlat-options-invalid", Warning, Silent, "IPv4 options that cannot be read, so whether they hold a source route is unknown.";
     XlatIcmpFragment, "xlat-icmp-fragment", Info, Silent, "A piece of an ICMP message, whose checksum cannot be brought to the other version (RFC 7915 §1.2).";
-    XlatIcmpUntranslatable, "xlat-icmp-untranslatable", Info, Silent, "An ICMP message without counterpart in the other version (RFC 7915 §4.2, §5.2).";
+    XlatIcmpUntranslatable, "xlat-icmp-untranslatable", Info, Silent, "An ICMP message, or IGMP, without counterpart in the other version (RFC 7915 §4.2, §5.2).";
     XlatUdpZeroChecksum, "xlat-udp-zero-checksum", Info, AdminProhibited, "A fragment of UDP without checksum, for which IPv6 needs one (RFC 7915 §4.5).";
     XlatForeignProtocol, "xlat-foreign-protocol", Warning, AdminProhibited, "A protocol number that means ICMP, or an extension header, in the other version only: copied, it would let the sender forge those.";
     SiitSourceInvalid, "siit-source-invalid", Warning, Silent, "No host sends from this source address: loopback, multicast, unspecified, reserved (RFC 7915 §4.1, §5.1).";

@@ -13,7 +13,8 @@ use carrack_nat::policy::{
 };
 use carrack_pipeline::mailbox::{Command, Event, NatNews, PacketSlot};
 use carrack_pipeline::snapshot::{
-    Interface, Ipv6Interface, NextHop, Policers, Port, Route, Side, SiitInstance, Snapshot, Vlan, WorkerSizes,
+    EamHosts, Interface, Ipv6Interface, NextHop, Policers, Port, Route, Side, SiitInstance, Snapshot, Vlan,
+    WorkerSizes,
 };
 use carrack_pipeline::{Plan, Worker, WorkerMail};
 use carrack_tables::{ArenaError, PagePreference};
@@ -280,7 +281,13 @@ fn stateless_plan() -> Arc<Plan> {
         eam: EamTable::new(&[hosts]).unwrap_or_default(),
         ..Siit::default()
     };
-    let siit = SiitInstance { name: "bench".into(), vrf: VrfId(0), ipv4: vec![], translator };
+    let siit = SiitInstance {
+        name: "bench".into(),
+        vrf: VrfId(0),
+        ipv4: vec![],
+        eam_hosts: EamHosts::Ipv6,
+        translator,
+    };
     let (mut snapshot, (v4, v6)) = (snapshot(vec![], false), siit.routes(0));
     snapshot.routes.retain(|route| route.prefix != hosts.v4);
     snapshot.routes.extend(v4);

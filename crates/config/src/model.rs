@@ -10,7 +10,7 @@ use carrack_host::ArpTimers;
 use carrack_io::DeviceSpec;
 use carrack_nat::policy::{ExhaustedIcmp, Filtering, Limits, Logged, Mapping, Pooling, Timeouts, Unreadable};
 use carrack_pcp::Allowed;
-use carrack_pipeline::snapshot::{Policers, Side, Vlan};
+use carrack_pipeline::snapshot::{EamHosts, Policers, Side, Vlan};
 use carrack_xlat::ZeroUdp;
 use carrack_xlat::eam::Entry;
 
@@ -597,6 +597,8 @@ pub struct SiitConfig {
     pub ipv4: Vec<At<Prefix4>>,
     /// Explicit address mappings.
     pub eam: Vec<At<Entry>>,
+    /// On which side the hosts of those are.
+    pub eam_hosts: EamHosts,
     /// Sources of ICMP errors from routers without an IPv4 address.
     pub icmp_sources: Vec<At<Range4>>,
     /// Whether those errors tell their IPv6 source.

@@ -176,8 +176,21 @@ pub struct SiitInstance {
     pub vrf: VrfId,
     /// Blocks of IPv4 addresses that IPv6 hosts have by a prefix; those of explicit mappings come by themselves.
     pub ipv4: Vec<Prefix4>,
+    /// On which side the hosts of explicit mappings are.
+    pub eam_hosts: EamHosts,
     /// What it does.
     pub translator: Siit,
+}
+
+/// On which side the hosts of explicit mappings are: what leads to the translator is what they are on the other.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum EamHosts {
+    /// IPv6 hosts, as the servers of RFC 7755.
+    #[default]
+    Ipv6,
+    /// IPv4 hosts, as at the customer's side of 464XLAT (RFC 6877 §6.3): what the prefixes stand for is behind another
+    /// translator.
+    Ipv4,
 }
 
 impl SiitInstance {
@@ -185,9 +198,11 @@ impl SiitInstance {
     /// more specific route leads elsewhere.
     pub fn routes(&self, number: u16) -> (Vec<Route>, Vec<Route6>) {
         let vrf = self.vrf;
-        let mapped = self.translator.eam.entries().iter().map(|entry| entry.v4);
-        let v4 = mapped.chain(self.ipv4.iter().copied());
-        let v6 = self.translator.prefixes.iter().map(|prefix| prefix.prefix());
+        let of_six = self.eam_hosts == EamHosts::Ipv6;
+        let mapped = |wanted| self.translator.eam.entries().iter().filter(move |_| wanted);
+        let v4 = mapped(of_six).map(|entry| entry.v4).chain(self.ipv4.iter().copied());
+        let prefixes = self.translator.prefixes.iter().filter(|_| of_six).map(|prefix| prefix.prefix());
+        let v6 = mapped(!of_six).map(|entry| entry.v6).chain(prefixes);
         (
             v4.map(|prefix| Route { vrf, prefix, next_hop: NextHop::Translate(number) }).collect(),
             v6.map(|prefix| Route { vrf, prefix, next_hop: NextHop::Translate(number) }).collect(),

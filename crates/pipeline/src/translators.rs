@@ -134,10 +134,17 @@ impl Translators {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::EamHosts;
 
     fn named(name: &str) -> SiitInstance {
         let translator = carrack_xlat::Siit::default();
-        SiitInstance { name: name.into(), vrf: carrack_base::VrfId(0), ipv4: vec![], translator }
+        SiitInstance {
+            name: name.into(),
+            vrf: carrack_base::VrfId(0),
+            ipv4: vec![],
+            eam_hosts: EamHosts::Ipv6,
+            translator,
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use carrack_nat::Rng;
 use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
 use carrack_nat::row::Filter;
 use carrack_pipeline::mailbox::{Capture, CaptureSlot, Command, Dump, PacketFilter, Row, Table};
-use carrack_pipeline::snapshot::SiitInstance;
+use carrack_pipeline::snapshot::{EamHosts, SiitInstance};
 use carrack_pipeline::translators::TranslatorRow;
 use carrack_wire::checksum;
 use carrack_wire::tcp::flag;
@@ -183,7 +183,13 @@ fn express_lane_and_general_stages_translate_without_a_session_alike() {
                 rules: Rules { lowest_ipv6_mtu: 1_300, ..Rules::default() },
                 ..Siit::default()
             };
-            let instance = SiitInstance { name: "siit".into(), vrf: VrfId(0), ipv4: vec![], translator };
+            let instance = SiitInstance {
+                name: "siit".into(),
+                vrf: VrfId(0),
+                ipv4: vec![],
+                eam_hosts: EamHosts::Ipv6,
+                translator,
+            };
             let (v4, v6) = instance.routes(0);
             s.siit.push(instance);
             s.routes.extend(v4);

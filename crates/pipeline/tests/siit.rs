@@ -2,8 +2,8 @@
 
 mod common;
 
-use carrack_base::{Prefix6, Range4, Reason, VrfId};
-use carrack_pipeline::snapshot::{NextHop, Route, SiitInstance, Snapshot};
+use carrack_base::{IfIndex, Prefix6, Range4, Reason, VrfId};
+use carrack_pipeline::snapshot::{EamHosts, NextHop, Route, Route6, SiitInstance, Snapshot};
 use carrack_wire::PacketBuilder;
 use carrack_wire::icmpv4::Icmpv4View;
 use carrack_wire::ipv6::Ipv6View;
@@ -34,7 +34,13 @@ fn translator() -> Siit {
 }
 
 fn add(snapshot: &mut Snapshot, translator: Siit) {
-    let instance = SiitInstance { name: "siit".into(), vrf: VrfId(0), ipv4: vec![], translator };
+    let instance = SiitInstance {
+        name: "siit".into(),
+        vrf: VrfId(0),
+        ipv4: vec![],
+        eam_hosts: EamHosts::Ipv6,
+        translator,
+    };
     let (v4, v6) = instance.routes(snapshot.siit.len() as u16);
     snapshot.siit.push(instance);
     snapshot.routes.extend(v4);
@@ -254,6 +260,7 @@ fn packet_that_would_go_round_is_dropped() {
             name: "siit".into(),
             vrf: VrfId(0),
             ipv4: vec![prefix("198.18.6.0/24")],
+            eam_hosts: EamHosts::Ipv6,
             translator: translator(),
         };
         let (v4, v6) = instance.routes(0);
@@ -271,4 +278,34 @@ fn outsider_reaches_no_subscriber_through_the_translator() {
     let link = PacketBuilder::new().ethernet(mac6(GATEWAY6), port_mac(OUT));
     let frame = link.ipv6(ip6(A), ip6("2001:db8:64::a00:5")).udp(1, 2).build();
     world.send_dropped(OUT, &frame, Reason::NotForwarding);
+}
+
+/// RFC 6877 §6.3: at the customer's side of 464XLAT the hosts have IPv4, and the prefix leads to the provider.
+#[test]
+fn ipv4_host_goes_out_by_its_own_ipv6_address_and_gets_its_answer() {
+    const HOST6: &str = "2001:db8:1:464::10";
+    let mut world = world6_with(|s| {
+        let host = |address: &str| format!("{address}/{}", if address.contains(':') { 128 } else { 32 });
+        let entry = Entry { v4: host(SERVER).parse().unwrap(), v6: host(HOST6).parse().unwrap() };
+        let translator = Siit { eam: EamTable::new(&[entry]).unwrap(), ..translator() };
+        let (name, vrf, ipv4) = ("clat".into(), VrfId(0), vec![prefix("9.9.9.0/24")]);
+        let instance = SiitInstance { name, vrf, ipv4, eam_hosts: EamHosts::Ipv4, translator };
+        let (v4, v6) = instance.routes(0);
+        assert_eq!(v6.len(), 1, "the prefix is left to other routes");
+        s.siit.push(instance);
+        s.routes.extend(v4);
+        s.routes6.extend(v6);
+        let plat = "2001:db8:64::/96".parse().unwrap();
+        s.routes6.push(Route6 {
+            vrf: VrfId(0),
+            prefix: plat,
+            next_hop: NextHop::Gateway(IfIndex(IF_IN), ip6(A)),
+        });
+    });
+    let far = "2001:db8:64::909:909";
+    let sent = world.pass(OUT, &packet(OUT, SERVER, "9.9.9.9").ttl(9).udp(1_000, 53).build());
+    assert_eq!((sent.port, sent.addresses6()), (IN, (HOST6.into(), far.into())));
+    let got = world.pass(IN, &packet6(IN, far, HOST6).ttl(9).udp(53, 1_000).build());
+    assert_eq!((got.port, got.addresses()), (OUT, ("9.9.9.9".into(), SERVER.into())));
+    assert_eq!(world.sessions(), 0);
 }

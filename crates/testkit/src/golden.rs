@@ -15,8 +15,8 @@
 //! `>` puts a packet into an interface (`x40 %` repeats it with `%` counting from 1), `<` is what must leave, in
 //! order (`< *5` for five that nobody looks at), `=` what counters must move by: `drop REASON`, `punted`, `held`,
 //! `consumed`, `originated`. Counters that are not listed must not move; `rx` is the number of `>`, `forwarded` the
-//! number of `<`. `$P` is captured where it first stands and must be the same afterwards. TTL, length and `via=` (the
-//! neighbour) are compared where they are written. `wait SECONDS` lets time go by, `silent ADDRESS` is a neighbour
+//! number of `<`. `$P` is captured where it first stands and must be the same afterwards. TTL, length, a fragment's `id=`
+//! and `via=` (the neighbour) are compared where they are written. `wait SECONDS` lets time go by, `silent ADDRESS` is a neighbour
 //! that does not answer ARP, `reload FILE` takes another config of the directory into force, `file NAME.case` in the
 //! same way continues with other steps.
 

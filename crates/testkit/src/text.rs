@@ -9,10 +9,13 @@
 //! ip 47 10.0.0.5>198.51.100.9                   any protocol number
 //! arp 10.0.0.5>10.0.0.1                         a request
 //! hex 00112233…                                 a whole frame
+//! udp [2001:db8::5]:1000>[2001:db8::9]:53       IPv6 alike, addresses in brackets; `ttl` is its hop limit, `tos` its
+//!                                               traffic class, types and codes are ICMPv6's
 //! ```
 //!
 //! Words behind: `ttl=`, `tos=`, `id=`, `len=` (payload octets), `df`, `mf`, `off=` (octets; the payload is then that
-//! part of the datagram), `nocsum` (UDP), `options=` (hex), `to=`/`from=` (MAC addresses), `tags=` (VLAN ids, outer
+//! part of the datagram), `nocsum` (UDP), `options=` (hex), `ptr=` (an error's pointer), `flow=` (label), `ext=60:0102` (an
+//! extension header by number, and in hex what stands behind its length octet), `to=`/`from=` (MAC addresses), `tags=` (VLAN ids, outer
 //! first), `cut=` (frame cut to so many octets), `quote=` (octets of the packet in an error), `l2[N]=`, `l3[N]=`,
 //! `l4[N]=` (hex octets written over the finished frame; the IPv4 checksum is made right again for `l3`, the ICMP
 //! checksum for `l4` of ICMP, unless `raw` is there too).

@@ -26,6 +26,8 @@ pub const OFFSET_MASK: u16 = 0x1fff;
 pub mod protocol {
     /// ICMP.
     pub const ICMP: u8 = 1;
+    /// IGMP.
+    pub const IGMP: u8 = 2;
     /// TCP.
     pub const TCP: u8 = 6;
     /// UDP.

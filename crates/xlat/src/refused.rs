@@ -33,7 +33,7 @@ pub enum Refused {
     FragmentedIcmpV4,
     /// As [`Refused::FragmentedIcmpV4`], of ICMPv6.
     FragmentedIcmpV6,
-    /// An ICMP message that has no counterpart: RFC 7915 §4.2 and §5.2 say "silently drop".
+    /// An ICMP or IGMP message that has no counterpart: RFC 7915 §4.2 and §5.2 say "silently drop".
     IcmpWithoutCounterpart,
     /// An ICMP error, which [`crate::error_to_v4`] and [`crate::error_to_v6`] translate; or given to those, none.
     OtherFunction,
@@ -121,7 +121,9 @@ impl fmt::Display for Refused {
             Refused::ForeignProtocolV6 => "ICMPv4 over IPv6",
             Refused::FragmentedIcmpV4 => "fragment of an ICMP message",
             Refused::FragmentedIcmpV6 => "fragment of an ICMPv6 message",
-            Refused::IcmpWithoutCounterpart => "ICMP message without counterpart in the other version",
+            Refused::IcmpWithoutCounterpart => {
+                "ICMP or IGMP message without counterpart in the other version"
+            }
             Refused::OtherFunction => "ICMP errors and other packets are translated apart",
             Refused::ZeroUdp => "UDP without checksum",
             Refused::ZeroUdpFragment => "fragment of UDP without checksum",

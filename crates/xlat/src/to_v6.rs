@@ -158,6 +158,10 @@ pub(crate) fn headers(view: &Ipv4View<'_>, way: &V6Way, rules: &Rules) -> Result
     if is_foreign(view.protocol()) {
         return Err(Refused::ForeignProtocolV4);
     }
+    // RFC 7915 §4.2: meant for one link, or a mistake.
+    if view.protocol() == protocol::IGMP {
+        return Err(Refused::IcmpWithoutCounterpart);
+    }
     let limit = usize::from(way.mtu.min(rules.lowest_ipv6_mtu));
     let payload_len = view.payload_length();
     let is_cut = !view.dont_fragment() && usize::from(payload_len) + V6_LEN > limit;

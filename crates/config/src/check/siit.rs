@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use carrack_base::{Prefix, Prefix4, Prefix6};
+use carrack_pipeline::snapshot::EamHosts;
 use carrack_xlat::NatPrefix;
 use carrack_xlat::eam::{BadTable, EamTable, Entry};
 
@@ -82,7 +83,7 @@ fn mappings(notes: &Notes, siit: &SiitConfig) {
         );
         notes.warning(place(&inner), message);
     }
-    for entry in &siit.eam {
+    for entry in mapped(siit, EamHosts::Ipv6) {
         if let Some(prefix) = siit.prefixes.iter().find(|prefix| prefix.overlaps(entry.v6)) {
             let message = format!(
                 "hosts {} are within the prefix {prefix}, whose packets go to the translator; choose another prefix",
@@ -107,6 +108,11 @@ fn sources(notes: &Notes, siit: &SiitConfig) {
     }
 }
 
+/// The mappings whose hosts are on that side.
+fn mapped(siit: &SiitConfig, hosts: EamHosts) -> impl Iterator<Item = &At<Entry>> {
+    siit.eam.iter().filter(move |_| siit.eam_hosts == hosts)
+}
+
 /// What leads to the translator is routed nowhere else.
 fn routes_apart(notes: &Notes, config: &Config) {
     let mut taken: BTreeMap<(&str, Prefix4), String> = BTreeMap::new();
@@ -123,7 +129,7 @@ fn routes_apart(notes: &Notes, config: &Config) {
         }
     }
     for siit in &config.siit {
-        let mapped = siit.eam.iter().map(|entry| (entry.v4, entry.span));
+        let mapped = mapped(siit, EamHosts::Ipv6).map(|entry| (entry.v4, entry.span));
         let blocks = siit.ipv4.iter().map(|block| (block.value, block.span));
         for (prefix, span) in mapped.chain(blocks) {
             let whose = format!("`{}`", siit.name);
@@ -146,7 +152,9 @@ fn routes6_apart(notes: &Notes, config: &Config) {
         })
         .collect();
     for siit in &config.siit {
-        let own: Vec<(Prefix6, Span)> = siit.prefixes.iter().map(|at| (at.value, at.span)).collect();
+        let mapped = mapped(siit, EamHosts::Ipv4).map(|entry| (entry.v6, entry.span));
+        let prefixes = siit.prefixes.iter().filter(|_| siit.eam_hosts == EamHosts::Ipv6);
+        let own: Vec<(Prefix6, Span)> = prefixes.map(|at| (at.value, at.span)).chain(mapped).collect();
         for (prefix, span) in &own {
             let clash =
                 taken.iter().find(|(vrf, other, _)| *vrf == siit.vrf.value && other.overlaps(*prefix));

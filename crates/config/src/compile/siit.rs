@@ -18,6 +18,7 @@ impl Build<'_> {
             name: siit.name.value.clone(),
             vrf: self.vrf(&siit.vrf),
             ipv4: siit.ipv4.iter().map(|block| block.value).collect(),
+            eam_hosts: siit.eam_hosts,
             translator: translator(siit),
         };
         let all: Vec<SiitInstance> = self.config.siit.iter().map(build).collect();

@@ -54,6 +54,16 @@ pub(super) const KEYS: &[KeyInfo] = &[
          prefixes; the longest decides.",
     ),
     row(
+        (SIIT, "eam_hosts"),
+        Word(&["ipv6", "ipv4"]),
+        Value("\"ipv6\""),
+        ROUTES,
+        "\"ipv4\"",
+        "On which side the hosts of `eam` are. IPv4 packets to the addresses of IPv6 hosts go through the translator (servers, \
+         RFC 7755). IPv6 packets to those of IPv4 hosts do, and none to the prefixes, which are routed to the next translator \
+         (the customer's side of 464XLAT, RFC 6877).",
+    ),
+    row(
         (SIIT, "icmp_sources"),
         List(&Range, 64),
         Value("[]"),

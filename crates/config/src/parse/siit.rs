@@ -1,6 +1,7 @@
 //! `[[siit]]`.
 
 use carrack_base::{Prefix4, Prefix6, Range4};
+use carrack_pipeline::snapshot::EamHosts;
 use carrack_pipeline::translators::TRANSLATORS_MAX;
 use carrack_xlat::ZeroUdp;
 use carrack_xlat::eam::Entry;
@@ -24,6 +25,7 @@ fn translator(notes: &Notes, mut section: Section<'_>) -> SiitConfig {
         prefixes: section.value::<Vec<At<Prefix6>>>("prefixes"),
         ipv4: section.value::<Vec<At<Prefix4>>>("ipv4"),
         eam: section.value::<Vec<At<Entry>>>("eam"),
+        eam_hosts: section.value::<EamHosts>("eam_hosts"),
         icmp_sources: section.value::<Vec<At<Range4>>>("icmp_sources"),
         reveals_source: section.value("reveal_icmp_source"),
         hairpinning: section.value("hairpinning"),

@@ -169,7 +169,7 @@ impl Player {
         let tags = l2.as_ref().map_or(&[][..], |l2| l2.tags());
         let name = interface_of(&self.network.snapshot, sent.port, tags).map_or("?", |i| &i.name);
         let mut text = format!("{name} {}", text::describe(&sent.frame));
-        for key in ["ttl=", "len="] {
+        for key in ["ttl=", "len=", "id="] {
             if !expected.contains(key)
                 && let Some(start) = text.find(&format!(" {key}"))
             {
@@ -252,7 +252,7 @@ impl Player {
         if let Some(sent) = self.left.pop_front() {
             return Err(format!(
                 "before this line, this left too:\n  < {}",
-                self.describe(&sent, "ttl= len=")
+                self.describe(&sent, "ttl= len= id=")
             ));
         }
         let (rx, forwarded, moved) = self.deltas();

@@ -184,10 +184,18 @@ fn icmp_fragments_and_messages_without_counterpart_are_refused() {
 #[test]
 fn every_transport_protocol_is_passed_on() {
     // RFC 7915 §4.1 "Next Header", §4.5
-    for number in [2, 4, 41, 47, 50, 51, 132, 253] {
+    for number in [4, 41, 47, 50, 51, 132, 253] {
         let packet = four().protocol(number).payload(&[9; 24]);
         assert_eq!(translate(&packet), Ok(six().protocol(number).payload(&[9; 24]).build()), "{number}");
     }
+}
+
+/// RFC 7915 §4.2.
+#[test]
+fn igmp_is_dropped_in_silence() {
+    let packet = four().protocol(2).payload(&[9; 24]);
+    assert_eq!(translate(&packet), Err(Refused::IcmpWithoutCounterpart));
+    assert_eq!(Refused::IcmpWithoutCounterpart.answer(), crate::Answer::Silence);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use carrack_alg::Protocol;
 use carrack_base::{Prefix, Prefix4, Prefix6, Proto, Range4};
 use carrack_io::DeviceSpec;
 use carrack_nat::policy::{ExhaustedIcmp, Filtering, Logged, Mapping, Pooling, Unreadable};
-use carrack_pipeline::snapshot::Side;
+use carrack_pipeline::snapshot::{EamHosts, Side};
 use carrack_xlat::ZeroUdp;
 use toml::de::DeValue;
 
@@ -223,6 +223,7 @@ from_word! {
         "host-unreachable" => ExhaustedIcmp::HostUnreachable,
         "admin-prohibited" => ExhaustedIcmp::AdminProhibited,
     }
+    EamHosts { "ipv6" => EamHosts::Ipv6, "ipv4" => EamHosts::Ipv4 }
     ZeroUdp { "compute" => ZeroUdp::Compute, "drop" => ZeroUdp::Drop }
     Proto { "tcp" => Proto::Tcp, "udp" => Proto::Udp, "icmp" => Proto::Icmp }
     Logged {
