@@ -45,12 +45,14 @@ impl Nat {
     ) -> Result<u32, Verdict> {
         let drop = |reason| Err(Verdict::Drop(reason));
         let known = if flow.is_six() {
-            self.directory.instance_of_prefix(flow.via)
+            let id = self.directory.instance_of_prefix(flow.via);
+            id.filter(|id| self.directory.serves_six(*id, flow.src6))
         } else {
             self.directory.instance_of_inside(flow.vrf, flow.src)
         };
         let Some(id) = known else {
-            let crosses = self.directory.has_inside(flow.vrf) && routed_outside(flow.vrf, flow.dst);
+            let crosses =
+                flow.is_six() || self.directory.has_inside(flow.vrf) && routed_outside(flow.vrf, flow.dst);
             return if crosses { drop(Reason::NatSubscriberDenied) } else { Err(Verdict::Untouched) };
         };
         let Some(instance) = self.instance(id) else { return Err(Verdict::Untouched) };

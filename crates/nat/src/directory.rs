@@ -98,6 +98,8 @@ pub struct Directory {
     /// Inside addresses that static rules lead to, subscribers or not, as (routing instance, first, last); sorted, none
     /// within another.
     led_to: Vec<Entry<()>>,
+    /// IPv6 hosts that forward rules lead to, by instance; sorted.
+    led_to_six: Vec<(InstanceId, u128)>,
     pools: Vec<PoolPorts>,
     deterministic: Vec<Option<Deterministic>>,
     /// Blocks of deterministic instances, by instance.
@@ -135,7 +137,7 @@ pub struct Embedded {
     pub address: u32,
     /// Instance that has the prefix.
     pub instance: InstanceId,
-    /// Does it serve the source?
+    /// Does it serve the source, or lead to it by a forward rule?
     pub served: bool,
 }
 
@@ -154,6 +156,7 @@ impl Directory {
             outside: Vec::new(),
             forwards: Vec::new(),
             led_to: Vec::new(),
+            led_to_six: Vec::new(),
             pools: Vec::new(),
             deterministic: policy.instances.iter().map(Deterministic::of).collect(),
             overflow: policy.instances.iter().map(|instance| overflow_of(instance, group)).collect(),
@@ -173,6 +176,7 @@ impl Directory {
         this.outside.sort_by_key(|e| (e.vrf, e.first));
         this.forwards.sort_by_key(|f| (f.vrf, f.outside, f.proto, f.first));
         this.led_to = led_to(policy);
+        this.led_to_six = led_to_six(policy);
         this.prefixes = prefixes_of(policy);
         let numbers = this.prefixes.iter().map(|entry| usize::from(entry.via) + 1).max().unwrap_or(0);
         this.by_via = vec![None; numbers];
@@ -279,7 +283,8 @@ impl Directory {
             }
             longest = len;
             let (via, prefix, instance) = (entry.via, entry.prefix, entry.instance);
-            let served = self.nat64_of(instance).is_some_and(|nat64| nat64.serves(source));
+            let served = self.serves_six(instance, source)
+                || self.led_to_six.binary_search(&(instance, source)).is_ok();
             let found = Embedded { via, prefix, address, instance, served };
             if served {
                 return Some(found);
@@ -287,6 +292,12 @@ impl Directory {
             denied = denied.or(Some(found));
         }
         denied
+    }
+
+    /// Is the IPv6 host a subscriber, who may open sessions? One that a forward rule leads to may answer without.
+    #[must_use]
+    pub(crate) fn serves_six(&self, instance: InstanceId, source: u128) -> bool {
+        self.nat64_of(instance).is_some_and(|nat64| nat64.serves(source))
     }
 
     /// The number of the prefix and the IPv4 address of a destination, where one instance alone has the prefix.
@@ -492,6 +503,20 @@ fn led_to(policy: &NatPolicy) -> Vec<Entry<()>> {
         before.last = if joins { before.last.max(next.last) } else { before.last };
         joins
     });
+    all
+}
+
+/// IPv6 hosts of forward rules.
+fn led_to_six(policy: &NatPolicy) -> Vec<(InstanceId, u128)> {
+    let hosts = policy.instances.iter().flat_map(|instance| {
+        instance.statics.iter().filter_map(|rule| match *rule {
+            StaticRule::Forward { inside: Inside::V6(ip), .. } => Some((instance.id, ip)),
+            _ => None,
+        })
+    });
+    let mut all: Vec<_> = hosts.collect();
+    all.sort_unstable();
+    all.dedup();
     all
 }
 

@@ -408,3 +408,27 @@ fn full_host_table_refuses_and_recovers() {
     assert!(udp6(&mut w, ("2001:db8::ffff", 1), ("2001:db8:64::8.8.8.8", 53)).is_ok());
     assert_eq!(w.nats[0].worker(), WorkerId(0));
 }
+
+/// As NAT44 does: a forward rule leads to a server that is nobody's subscriber; it answers, and calls nobody itself.
+#[test]
+fn server_behind_a_forward_rule_answers_though_it_is_no_subscriber() {
+    for workers in [1, 3] {
+        let server = "2001:dead::80";
+        let rule = StaticRule::Forward {
+            proto: Proto::Tcp,
+            outside: addr("192.0.2.1"),
+            outside_port: 80,
+            count: 1,
+            inside: Inside::V6(six(server)),
+            inside_port: 8_080,
+        };
+        let mut w = World::new(vec![nat64_with(|i| i.statics = vec![rule])], workers, SMALL);
+        back(&mut w, &frames::tcp(e("198.51.100.7:999"), e("192.0.2.1:80"), SYN)).unwrap();
+        let to = |port| ("2001:db8:64::198.51.100.7", port);
+        let answer = flow6(Proto::Tcp, (server, 8_080), to(999), SYN | ACK);
+        assert!(!out(&mut w, answer).unwrap().1, "the same session");
+        let own = flow6(Proto::Tcp, (server, 8_081), to(80), SYN);
+        assert_eq!(out(&mut w, own).unwrap_err(), Reason::NatSubscriberDenied);
+        check::invariants(&mut w);
+    }
+}
