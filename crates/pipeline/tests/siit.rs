@@ -287,7 +287,7 @@ fn ipv4_host_goes_out_by_its_own_ipv6_address_and_gets_its_answer() {
     let mut world = world6_with(|s| {
         let host = |address: &str| format!("{address}/{}", if address.contains(':') { 128 } else { 32 });
         let entry = Entry { v4: host(SERVER).parse().unwrap(), v6: host(HOST6).parse().unwrap() };
-        let translator = Siit { eam: EamTable::new(&[entry]).unwrap(), ..translator() };
+        let translator = Siit { eam: EamTable::new(&[entry]).unwrap(), no_hairpinning: true, ..translator() };
         let (name, vrf, ipv4) = ("clat".into(), VrfId(0), vec![prefix("9.9.9.0/24")]);
         let instance = SiitInstance { name, vrf, ipv4, eam_hosts: EamHosts::Ipv4, translator };
         let (v4, v6) = instance.routes(0);

@@ -1,6 +1,6 @@
 //! Stateless translators, and the routes that lead to them.
 
-use carrack_pipeline::snapshot::{Route, Route6, SiitInstance};
+use carrack_pipeline::snapshot::{EamHosts, Route, Route6, SiitInstance};
 use carrack_xlat::eam::{EamTable, Entry};
 use carrack_xlat::{NatPrefix, Rules, Siit};
 
@@ -39,7 +39,8 @@ fn translator(siit: &SiitConfig) -> Siit {
         eam: EamTable::new(&entries).unwrap_or_default(),
         icmp_sources: siit.icmp_sources.iter().map(|range| range.value).collect(),
         reveals_source: siit.reveals_source,
-        no_hairpinning: !siit.hairpinning,
+        // IPv4 hosts reach each other without the translator.
+        no_hairpinning: !siit.hairpinning || siit.eam_hosts == EamHosts::Ipv4,
         rules: Rules {
             tos: siit.tos,
             zero_traffic_class: siit.zero_traffic_class,

@@ -86,7 +86,7 @@ pub(super) const KEYS: &[KeyInfo] = &[
         Value("true"),
         InPlace,
         "false",
-        "Hosts with explicit mappings reach each other by their IPv4 addresses behind the prefix (RFC 7757 §4.2.1).",
+        "IPv6 hosts with explicit mappings reach each other by their IPv4 addresses behind the prefix (RFC 7757 §4.2.1).",
     ),
     row(
         (SIIT, "tos"),
