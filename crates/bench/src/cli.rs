@@ -16,10 +16,12 @@ use crate::labs::paper::paper;
 use crate::labs::{LabArgs, LabReport};
 use crate::latency::{LatencyArgs, LatencyReport, latency};
 use crate::log::{LogArgs, LogReport, log};
+use crate::logcost::{LogCostArgs, LogCostReport, log_cost};
 use crate::machine::{MachineArgs, MachineReport, machine};
 use crate::report::ForwardReport;
 use crate::setup::{SetupArgs, SetupReport, setup};
 use crate::stalls::{StallsArgs, StallsReport, stalls};
+use crate::traceback::{TraceBackArgs, TraceBackReport, trace_back};
 
 /// Reproducible measurements.
 #[derive(Debug, Args)]
@@ -126,12 +128,31 @@ pub enum What {
     /// How fast NAT events reach the store on disk, what they take there, and how fast it answers
     ///
     /// Gives events to the service as the logging thread does, waits until the disk has them, packs them into columns, then asks
-    /// who had what. What logging takes from a worker, `bench setup --log sessions` tells.
+    /// who had what, before and after the files of each day are merged. What logging takes from a worker, `bench log-cost` tells.
     #[command(after_help = "Examples:
   carrack bench log
   carrack bench log --events sessions --count 50000000 --dir /var/tmp
   carrack bench log --json | jq .bytes_per_event")]
     Log(LogArgs),
+    /// What telling the log takes from a worker: nothing, mappings, sessions, sessions with destinations
+    ///
+    /// Four tables side by side take turns, so that what else happens on the machine happens to all. The worker's own
+    /// cycles count; what becomes of the events is another core's work, here they are thrown away.
+    #[command(after_help = "Examples:
+  carrack bench log-cost
+  carrack bench log-cost --mode pba --sessions 200000
+  carrack bench log-cost --json | jq '.costs[] | {told, more_percent}'")]
+    LogCost(LogCostArgs),
+    /// How long "who had this address and port?" takes over months of port block events
+    ///
+    /// Writes a store as a daemon leaves it that has merged its days, then asks: about any event, about a port that nobody
+    /// ever had (each day is looked into), and what a subscriber had in a day; with what the kernel holds in memory of the
+    /// files, and without.
+    #[command(after_help = "Examples:
+  carrack bench trace-back
+  carrack bench trace-back --rows 1000000000 --days 365 --dir /var/tmp
+  carrack bench trace-back --json | jq .every_day.max_ms")]
+    TraceBack(TraceBackArgs),
     /// What this machine's memory allows: access times, random lines a second, packets a second that follow
     #[command(after_help = "Examples:
   carrack bench machine
@@ -192,6 +213,10 @@ pub fn run(args: BenchArgs, json: bool) -> ExitCode {
             report.finish(json || args.json, SetupReport::print, |r| r.ok)
         }
         What::Log(args) => log(&args).finish(json || args.json, LogReport::print, |r| r.ok),
+        What::LogCost(args) => log_cost(&args).finish(json || args.json, LogCostReport::print, |r| r.ok),
+        What::TraceBack(args) => {
+            trace_back(&args).finish(json || args.json, TraceBackReport::print, |r| r.ok)
+        }
         What::Capacity(args) => {
             let report = checked(args.seconds).and_then(|()| capacity(&args));
             report.finish(json || args.json, CapacityReport::print, |r| r.ok)

@@ -17,6 +17,7 @@ mod labs;
 mod latency;
 mod layout;
 mod log;
+mod logcost;
 mod machine;
 mod memory;
 mod offered;
@@ -24,8 +25,10 @@ mod progress;
 mod report;
 mod rfc2544;
 mod rig;
+mod scratch;
 mod setup;
 mod stalls;
+mod traceback;
 mod world;
 
 pub use cli::{BenchArgs, run};

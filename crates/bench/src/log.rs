@@ -9,6 +9,7 @@ use carrack_config::{Config, PortFacts};
 use carrack_nat::row::{BlockRow, Change, Endpoint, HostEndpoint, NatEvent};
 use carrack_natlog::Service;
 use carrack_natlog::context::Context;
+use carrack_natlog::history::merge_all;
 use carrack_natlog::search::{Question, who};
 use carrack_runtime::{EventSink, LoggedEvent};
 use clap::{Args, ValueEnum};
@@ -17,6 +18,7 @@ use serde::Serialize;
 use crate::forward::BenchError;
 use crate::progress::Progress;
 use crate::report::grouped;
+use crate::scratch::Scratch;
 
 /// Events that the logging thread gets at once.
 const BATCH: u64 = 8_192;
@@ -66,6 +68,19 @@ pub struct LogArgs {
     pub json: bool,
 }
 
+/// Questions asked of the store.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct Asked {
+    /// Answers with a holder.
+    pub found: u64,
+    /// Milliseconds, the half and the worst of them.
+    pub median_ms: f64,
+    /// The slowest.
+    pub max_ms: f64,
+    /// Milliseconds of a question whose answer is behind all files: every one of them is looked into.
+    pub all_files_ms: f64,
+}
+
 /// What it found.
 #[derive(Debug, Clone, Serialize)]
 pub struct LogReport {
@@ -93,14 +108,18 @@ pub struct LogReport {
     pub packing_behind_seconds: f64,
     /// Questions asked, of any time and port.
     pub questions: u64,
-    /// Of those, with a holder.
-    pub found: u64,
-    /// Milliseconds, the half and the worst of them.
-    pub answer_ms_median: f64,
-    /// The slowest.
-    pub answer_ms_max: f64,
-    /// Milliseconds of a question whose answer is behind all files: every one of them is looked into.
-    pub answer_ms_all_files: f64,
+    /// The answers.
+    pub asked: Asked,
+    /// Days whose files were merged then.
+    pub days: usize,
+    /// Millions of events a second of that.
+    pub merging_m_per_s: f64,
+    /// Columnar files afterwards.
+    pub files_merged: usize,
+    /// Bytes an event in them.
+    pub bytes_per_event_merged: f64,
+    /// The same questions.
+    pub asked_merged: Asked,
     /// Nothing was lost.
     pub ok: bool,
 }
@@ -132,7 +151,7 @@ fn failed(why: String) -> BenchError {
 }
 
 /// A number that looks like chance.
-fn scatter(n: u64) -> u64 {
+pub fn scatter(n: u64) -> u64 {
     let n = (n ^ (n >> 31)).wrapping_mul(0x7fb5_d329_728e_a185);
     (n ^ (n >> 27)).wrapping_mul(0x81da_def4_bc2d_d44d) >> 20
 }
@@ -186,20 +205,10 @@ impl Events {
     }
 }
 
-/// A directory of the bench's own, deleted at its end.
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Runs the measurement.
 pub fn log(args: &LogArgs) -> Result<LogReport, BenchError> {
-    let parent = args.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let scratch = Scratch(parent.join(format!("carrack-bench-log-{}", std::process::id())));
-    let dir = scratch.0.join("store");
+    let scratch = Scratch::new(args.dir.as_deref())?;
+    let dir = scratch.path().join("store");
     let config = config(&dir, args.events)?;
     let event_ns = args.event_ns();
     let compiled = carrack_config::compile(&config, &PortFacts::assumed(&config), None)
@@ -233,20 +242,13 @@ pub fn log(args: &LogArgs) -> Result<LogReport, BenchError> {
     // What is left in journals is packed by the next start.
     drop(start()?);
     let packing_behind_seconds = behind.elapsed().as_secs_f64();
-    let (files, bytes) = columnar(&dir).map_err(|error| failed(error.to_string()))?;
-    let (found, mut times) = ask(&dir, args, sent);
-    times.sort_unstable();
-    let ms = |time: Option<&Duration>| time.map_or(0.0, |time| time.as_secs_f64() * 1e3);
-    let nobody = Question {
-        // An address between two that events are of, at the end of time.
-        outside: Ipv4Addr::from(FIRST_ADDRESS + ADDRESSES as u32 / 2),
-        port: 80,
-        at_ms: START_MS + sent * event_ns / 1_000_000,
-        protocol: None,
-    };
-    let asked = Instant::now();
-    let _ = who(&dir, &nobody);
-    let all_files = asked.elapsed();
+    let (files, bytes) = columnar(&dir)?;
+    let asked = ask(&dir, args, sent);
+    let merging = Instant::now();
+    let merged = merge_all(&dir).map_err(failed)?;
+    let merging_seconds = merging.elapsed().as_secs_f64();
+    let (files_merged, bytes_merged) = columnar(&dir)?;
+    let asked_merged = ask(&dir, args, sent);
     Ok(LogReport {
         scenario: "log",
         events: args.events.name(),
@@ -260,32 +262,25 @@ pub fn log(args: &LogArgs) -> Result<LogReport, BenchError> {
         bytes_per_event: bytes as f64 / sent as f64,
         packing_behind_seconds,
         questions: args.questions,
-        found,
-        answer_ms_median: ms(times.get(times.len() / 2)),
-        answer_ms_max: ms(times.last()),
-        answer_ms_all_files: all_files.as_secs_f64() * 1e3,
+        asked,
+        days: merged.days,
+        merging_m_per_s: merged.events as f64 / merging_seconds.max(1e-9) / 1e6,
+        files_merged,
+        bytes_per_event_merged: bytes_merged as f64 / sent as f64,
+        asked_merged,
         ok: lost == 0,
     })
 }
 
 /// Number and bytes of the store's columnar files.
-fn columnar(dir: &Path) -> std::io::Result<(usize, u64)> {
-    let (mut files, mut bytes) = (0, 0);
-    for day in std::fs::read_dir(dir)? {
-        let day = day?.path();
-        for file in std::fs::read_dir(day)? {
-            let path = file?.path();
-            if path.extension().is_some_and(|extension| extension == "parquet") {
-                files += 1;
-                bytes += path.metadata()?.len();
-            }
-        }
-    }
-    Ok((files, bytes))
+fn columnar(dir: &Path) -> Result<(usize, u64), BenchError> {
+    let files = crate::traceback::columnar(dir).map_err(|error| failed(error.to_string()))?;
+    Ok((files.len(), files.iter().map(|(_, bytes)| bytes).sum()))
 }
 
-fn ask(dir: &Path, args: &LogArgs, sent: u64) -> (u64, Vec<Duration>) {
-    let (mut times, mut found) = (Vec::new(), 0);
+fn ask(dir: &Path, args: &LogArgs, sent: u64) -> Asked {
+    let mut times = Vec::new();
+    let mut asked = Asked::default();
     for n in 0..args.questions {
         let at = scatter(n) % sent;
         let (ip, port) = args.events.place(at);
@@ -293,9 +288,22 @@ fn ask(dir: &Path, args: &LogArgs, sent: u64) -> (u64, Vec<Duration>) {
         let began = Instant::now();
         let answer = who(dir, &Question { outside: ip.into(), port, at_ms, protocol: None });
         times.push(began.elapsed());
-        found += u64::from(answer.is_ok_and(|answer| answer.holding.is_some()));
+        asked.found += u64::from(answer.is_ok_and(|answer| answer.holding.is_some()));
     }
-    (found, times)
+    times.sort_unstable();
+    let ms = |time: Option<&Duration>| time.map_or(0.0, |time| time.as_secs_f64() * 1e3);
+    (asked.median_ms, asked.max_ms) = (ms(times.get(times.len() / 2)), ms(times.last()));
+    let nobody = Question {
+        // An address between two that events are of, at the end of time.
+        outside: Ipv4Addr::from(FIRST_ADDRESS + ADDRESSES as u32 / 2),
+        port: 80,
+        at_ms: START_MS + sent * args.event_ns() / 1_000_000,
+        protocol: None,
+    };
+    let began = Instant::now();
+    let _ = who(dir, &nobody);
+    asked.all_files_ms = began.elapsed().as_secs_f64() * 1e3;
+    asked
 }
 
 impl LogReport {
@@ -315,10 +323,24 @@ impl LogReport {
             grouped(FILE_RECORDS)
         );
         println!("packing behind      {:>10.1} s", self.packing_behind_seconds);
+        self.asked.print(self.questions);
+        if self.days > 0 {
+            println!();
+            println!(
+                "merged by days      {:>10.2} M a second: {} files of {} days became {}, {:.2} bytes an event",
+                self.merging_m_per_s, self.files, self.days, self.files_merged, self.bytes_per_event_merged
+            );
+            self.asked_merged.print(self.questions);
+        }
+    }
+}
+
+impl Asked {
+    fn print(&self, questions: u64) {
         println!(
-            "trace-back          {:>10.1} ms, {:.1} at worst, of {} questions ({} with a holder)",
-            self.answer_ms_median, self.answer_ms_max, self.questions, self.found
+            "trace-back          {:>10.1} ms, {:.1} at worst, of {questions} questions ({} with a holder)",
+            self.median_ms, self.max_ms, self.found
         );
-        println!("  behind all files  {:>10.1} ms", self.answer_ms_all_files);
+        println!("  behind all files  {:>10.1} ms", self.all_files_ms);
     }
 }

@@ -202,9 +202,9 @@ impl Setup {
         Ok(Self { rig: Rig::new(&spec)?, tsc: Tsc::measure(), walk, numbers: [0; BURST_PACKETS_MAX] })
     }
 
-    /// A burst of packets of new sessions.
+    /// A burst of packets of new sessions; returns the cycles of the worker.
     #[inline]
-    fn burst(&mut self, packets: usize, meters: &mut Meters) {
+    fn burst(&mut self, packets: usize, meters: &mut Meters) -> u64 {
         let numbers = self.numbers.get_mut(..packets).unwrap_or(&mut []);
         numbers.iter_mut().for_each(|number| *number = self.walk.pick());
         self.rig.receive(numbers);
@@ -212,6 +212,7 @@ impl Setup {
         meters.whole.add(times.process + times.background);
         meters.background.add(times.background);
         self.rig.collect(numbers);
+        times.process + times.background
     }
 
     fn meters(&self) -> Meters {
@@ -265,7 +266,7 @@ impl Setup {
 
     /// Sessions made while others expire: as many as before for nothing, then measured.
     fn sustain(&mut self, args: &SetupArgs, report: &mut SetupReport) {
-        let burst_ns = FILL_S * 1_000_000_000 * BURST_PACKETS_MAX as u64 / u64::from(args.sessions);
+        let burst_ns = burst_ns(args.sessions);
         let mut unmeasured = self.meters();
         for _ in 0..u64::from(args.sessions) / BURST_PACKETS_MAX as u64 {
             self.timed_burst(burst_ns, &mut unmeasured);
@@ -299,10 +300,47 @@ impl Setup {
         report.expiry_of_a_burst = meters.background.times(self.tsc);
     }
 
-    fn timed_burst(&mut self, burst_ns: u64, meters: &mut Meters) {
+    fn timed_burst(&mut self, burst_ns: u64, meters: &mut Meters) -> u64 {
         self.rig.now = self.rig.now.plus_ns(burst_ns);
-        self.burst(BURST_PACKETS_MAX, meters);
+        let cycles = self.burst(BURST_PACKETS_MAX, meters);
         self.rig.drain();
+        cycles
+    }
+}
+
+/// Simulated time from burst to burst.
+fn burst_ns(sessions: u32) -> u64 {
+    FILL_S * 1_000_000_000 * BURST_PACKETS_MAX as u64 / u64::from(sessions)
+}
+
+/// A table in which as many sessions end as begin, to be measured in parts.
+pub struct Steady {
+    run: Setup,
+    meters: Meters,
+    burst_ns: u64,
+}
+
+impl Steady {
+    /// The first have begun to end.
+    pub fn new(args: &SetupArgs) -> Result<Self, BenchError> {
+        let run = Setup::new(args)?;
+        let mut steady = Self { meters: run.meters(), run, burst_ns: burst_ns(args.sessions) };
+        for _ in 0..u64::from(args.sessions) / BURST_PACKETS_MAX as u64 {
+            steady.burst();
+        }
+        Ok(steady)
+    }
+
+    /// Makes the sessions of a burst, while about as many end; returns the cycles of the worker, without those of the
+    /// generator.
+    #[inline]
+    pub fn burst(&mut self) -> u64 {
+        self.run.timed_burst(self.burst_ns, &mut self.meters)
+    }
+
+    /// Everything ends; was every packet accounted for, and none dropped?
+    pub fn end(mut self) -> bool {
+        self.run.rig.expire_all() && self.run.rig.drops().is_empty() && self.run.rig.is_balanced()
     }
 }
 

@@ -1,6 +1,7 @@
 //! How much a NAT instance will log: simulated subscribers go through the engine for a day, and what it tells goes through the
 //! encoders and the store's columns. The same every time.
 
+mod crowd;
 mod traffic;
 
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use crate::radius::Radius;
 use crate::record::Record;
 use crate::store::columns;
 use crate::syslog::Syslog;
+use crowd::elsewhere;
 use traffic::Traffic;
 
 /// Sessions a day of a residential subscriber (RFC 7422 §1).
@@ -209,7 +211,7 @@ impl Meter {
         self.events += self.records.len() as u64;
         for (bytes, sink) in self.bytes.iter_mut().zip(Sink::ALL) {
             *bytes += match sink {
-                Sink::Store => stored(&self.records, context, &mut self.rng)?,
+                Sink::Store => stored(&self.records, context)?,
                 Sink::Ipfix => flow(Version::Ipfix, &self.records, context),
                 Sink::NetFlow9 => flow(Version::NetFlow9, &self.records, context),
                 Sink::SyslogStructured => syslog(SyslogFormat::Structured, &self.records, context),
@@ -229,23 +231,16 @@ impl Meter {
     }
 }
 
-/// Columnar files are large, so few records are judged as they would be among more of their kind: of other subscribers with
-/// other addresses, not at the same time.
-fn stored(records: &[Record], context: &Context, rng: &mut Rng) -> Result<f64, String> {
+/// Columnar files are large, so few records are judged as they would be among more of their kind.
+fn stored(records: &[Record], context: &Context) -> Result<f64, String> {
     if records.is_empty() {
         return Ok(0.0);
     }
-    let copies = FILE_RECORDS.div_ceil(records.len());
+    let copies = FILE_RECORDS.div_ceil(records.len()) as u64;
     let names: Vec<String> = context.instances.iter().map(|instance| instance.name.clone()).collect();
-    let mut many = Vec::with_capacity(copies * records.len());
-    for copy in 0..copies as u32 {
-        let later_ms = rng.below(3_600_000) as u64;
-        many.extend(records.iter().map(|record| Record {
-            unix_ms: record.unix_ms + later_ms,
-            outside: if record.outside == 0 { 0 } else { record.outside.wrapping_add(copy * ADDRESSES_MAX) },
-            inside: traffic::moved(record.inside, copy * SAMPLE),
-            ..*record
-        }));
+    let mut many = Vec::with_capacity(copies as usize * records.len());
+    for copy in 0..copies {
+        many.extend(records.iter().map(|record| elsewhere(record, copy)));
     }
     let rows = many.len() as f64;
     let mut bytes = 0;

@@ -14,6 +14,7 @@ pub mod context;
 pub mod estimate;
 mod exporter;
 pub mod flow;
+pub mod history;
 mod link;
 pub mod radius;
 pub mod record;

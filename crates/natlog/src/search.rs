@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 use computed::computed;
-use sources::Sources;
+use sources::{Failed, Sources};
 use standing::Standing;
 
 use crate::record::{Kind, Record};
@@ -76,13 +76,30 @@ pub struct Answer {
 /// # Errors
 /// When the store cannot be read: a sentence that says what to do.
 pub fn who(dir: &Path, question: &Question) -> Result<Answer, String> {
-    let sources = Sources::open(dir)?;
-    let answer = ask(&sources, dir, question)?;
-    let of_one_protocol = answer.holding.as_ref().is_some_and(|holding| holding.protocol != 0);
-    if !of_one_protocol || question.protocol.is_some() {
-        return Ok(answer);
+    steadily(dir, |sources| {
+        let answer = ask(sources, dir, question)?;
+        let of_one_protocol = answer.holding.as_ref().is_some_and(|holding| holding.protocol != 0);
+        let mut answer = if of_one_protocol && question.protocol.is_none() {
+            every_protocol(sources, dir, question, answer)?
+        } else {
+            answer
+        };
+        answer.doubts.extend(sources.damages());
+        Ok(answer)
+    })
+}
+
+/// Asks files that a running daemon may merge or delete: once more when it just did.
+fn steadily<T>(dir: &Path, ask: impl Fn(&Sources) -> Result<T, Failed>) -> Result<T, String> {
+    const ATTEMPTS: u32 = 10;
+    for _ in 0..ATTEMPTS {
+        match Sources::open(dir).and_then(|sources| ask(&sources)) {
+            Ok(answer) => return Ok(answer),
+            Err(Failed::Why(why)) => return Err(why),
+            Err(Failed::Changed) => {}
+        }
     }
-    every_protocol(&sources, dir, question, answer)
+    Err(format!("the files in {} change all the time; ask again", dir.display()))
 }
 
 /// Each protocol's ports have holders of their own: who did not say which protocol gets them all.
@@ -91,7 +108,7 @@ fn every_protocol(
     dir: &Path,
     question: &Question,
     mut answer: Answer,
-) -> Result<Answer, String> {
+) -> Result<Answer, Failed> {
     let Some(first) = answer.holding.clone() else { return Ok(answer) };
     for protocol in PROTOCOLS.into_iter().filter(|protocol| *protocol != first.protocol) {
         let other = ask(sources, dir, &Question { protocol: Some(protocol), ..*question })?;
@@ -106,7 +123,7 @@ fn every_protocol(
     Ok(answer)
 }
 
-fn ask(sources: &Sources, dir: &Path, question: &Question) -> Result<Answer, String> {
+fn ask(sources: &Sources, dir: &Path, question: &Question) -> Result<Answer, Failed> {
     let before = sources.before(question)?;
     let known = Answer { reach_ms: sources.reach_ms(), ..Answer::default() };
     let held = match Standing::of(&before) {
@@ -138,7 +155,7 @@ fn ask(sources: &Sources, dir: &Path, question: &Question) -> Result<Answer, Str
 }
 
 /// No event says that somebody had it: the configuration may.
-fn nobody(dir: &Path, question: &Question, mut answer: Answer) -> Result<Answer, String> {
+fn nobody(dir: &Path, question: &Question, mut answer: Answer) -> Result<Answer, Failed> {
     let computed = computed(dir, question)?;
     if computed.holding.is_some() {
         return Ok(Answer { holding: computed.holding, reach_ms: answer.reach_ms, ..Answer::default() });
@@ -165,17 +182,14 @@ fn beyond(dir: &Path, reach_ms: Option<u64>, question: &Question) -> String {
 /// What a subscriber had between two times, oldest first.
 ///
 /// # Errors
-/// As [`who`].
+/// As [`who`]; also when a file is damaged.
 pub fn of(dir: &Path, subscriber: IpAddr, from_ms: u64, to_ms: u64) -> Result<Vec<Holding>, String> {
-    let sources = Sources::open(dir)?;
-    let wanted = Wanted { outside: None, from_ms, to_ms };
-    let mut found = Vec::new();
-    for source in &sources.0 {
-        if source.from_ms <= to_ms && source.to_ms >= from_ms {
-            source.read(wanted, |record| record.inside == subscriber || is_restart(record), &mut found)?;
-        }
-    }
-    found.sort_by_key(|found| found.record.unix_ms);
+    let wanted = Wanted { inside: Some(subscriber), ..Wanted::of_time(from_ms, to_ms) };
+    let keep = |record: &Record| record.inside == subscriber || is_restart(record);
+    let found = steadily(dir, |sources| {
+        let found = sources.between(wanted, keep)?;
+        sources.damages().into_iter().next().map_or(Ok(found), |damage| Err(Failed::Why(damage)))
+    })?;
     let mut holdings: Vec<Holding> = Vec::new();
     for found in &found {
         let (now, open) = (found.record.unix_ms, |h: &&mut Holding| h.to_ms.is_none());

@@ -3,12 +3,15 @@
 //! ```text
 //! DIR/journal/TIME-N.log          what came last, in frames (journal.rs)
 //! DIR/2026-03-03/FROM-TO-….parquet  the rest, in columns (columns.rs), a directory for each day
+//! DIR/2026-03-03/merged-N/….parquet a day that is over, in few files (merge.rs)
 //! DIR/config/TIME-GENERATION.toml   every configuration that was in force, for deterministic pools
 //! ```
 
 pub(crate) mod columns;
 pub(crate) mod files;
 pub(crate) mod journal;
+pub(crate) mod merge;
+mod packer;
 #[cfg(test)]
 mod tests;
 
@@ -16,7 +19,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -24,6 +27,7 @@ use carrack_config::StoreConfig;
 
 use crate::exporter::{Batch, Queue};
 use journal::Journal;
+use packer::Packer;
 
 /// Events that may wait for the disk.
 const QUEUE: usize = 4 << 20;
@@ -34,8 +38,6 @@ const FILE_AGE: Duration = Duration::from_secs(3_600);
 /// Time between two syncs: what a crash of the machine may cost.
 const SYNC: Duration = Duration::from_millis(200);
 const WAIT: Duration = Duration::from_millis(50);
-/// Time between two looks for files to delete, and for journals that could not be packed.
-const TIDY: Duration = Duration::from_secs(300);
 const COMPLAIN: Duration = Duration::from_secs(10);
 
 /// What the store has done since its start.
@@ -95,7 +97,7 @@ impl Store {
             number: 0,
             complained: None,
         };
-        let packer = Packer { config: config.clone(), packing, counters: Arc::clone(&counters) };
+        let packer = Packer::new(config.clone(), packing, Arc::clone(&counters));
         let joins = vec![
             spawn("carrack-store", cores, move || writer.run()).map_err(fail)?,
             spawn("carrack-pack", cores, move || packer.run()).map_err(fail)?,
@@ -248,46 +250,5 @@ impl Writer {
             "the store {} takes nothing: {error}; {lost} events are lost so far: make room on that file system",
             self.dir.display()
         );
-    }
-}
-
-/// The thread that turns journals into columnar files and deletes what is too old or too much.
-struct Packer {
-    config: StoreConfig,
-    packing: Receiver<PathBuf>,
-    counters: Arc<Counters>,
-}
-
-impl Packer {
-    fn run(self) {
-        let mut failed: Vec<PathBuf> = Vec::new();
-        self.tidy();
-        loop {
-            match self.packing.recv_timeout(TIDY) {
-                Ok(path) => {
-                    if let Err(error) = files::pack(&self.config.dir, &path) {
-                        tracing::warn!(
-                            "cannot pack {}: {error}; it stays as it is and is searched all the same",
-                            path.display()
-                        );
-                        failed.push(path);
-                    }
-                    self.tidy();
-                }
-                Err(RecvTimeoutError::Timeout) => {
-                    failed.retain(|path| files::pack(&self.config.dir, path).is_err());
-                    self.tidy();
-                }
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
-        }
-    }
-
-    fn tidy(&self) {
-        let oldest_ms = unix_ms().saturating_sub(u64::from(self.config.keep_s) * 1_000);
-        match files::tidy(&self.config.dir, oldest_ms, u64::from(self.config.max_mb) * 1_000_000) {
-            Ok(bytes) => self.counters.bytes.store(bytes, Ordering::Relaxed),
-            Err(error) => tracing::warn!("cannot tidy up {}: {error}", self.config.dir.display()),
-        }
     }
 }

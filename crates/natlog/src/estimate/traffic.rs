@@ -92,7 +92,7 @@ impl Traffic {
 }
 
 /// The address so many further on; an IPv6 one in another /64.
-pub(super) fn moved(ip: IpAddr, by: u32) -> IpAddr {
+fn moved(ip: IpAddr, by: u32) -> IpAddr {
     match ip {
         IpAddr::V4(ip) => Ipv4Addr::from(u32::from(ip).wrapping_add(by)).into(),
         IpAddr::V6(ip) => Ipv6Addr::from(u128::from(ip).wrapping_add(u128::from(by) << 64)).into(),

@@ -107,6 +107,26 @@ fn templates_come_before_the_first_event_and_numbers_count_the_records() {
     drop(exporter);
 }
 
+/// RFC 7011 §8.4: a collector that missed the templates gets them again, and knows what comes after them.
+#[test]
+fn lost_templates_come_again_before_long() {
+    let (socket, address) = collector();
+    let mut config = config(ExportProtocol::Ipfix, ExportTransport::Udp, address);
+    config.template_refresh_s = 1;
+    let identity = identity(Path::new("/nowhere"));
+    let exporter = Exporter::start(config, identity, Arc::new(Context::default()), &Arc::from([])).unwrap();
+    let events = batch(&[Kind::BlockAllocated]);
+    exporter.take(&events);
+    let number = 273u16.to_be_bytes();
+    // These are lost: templates, once or twice; the event after them nobody can read.
+    while received(&socket).get(16..18) != Some(&number[..]) {}
+    let again = received(&socket);
+    assert_eq!(again.get(16..18), Some(&[0, 2][..]));
+    assert!(again.windows(4).any(|pair| pair == [number, 8u16.to_be_bytes()].concat()), "no template 273");
+    exporter.take(&events);
+    assert_eq!(received(&socket).get(16..18), Some(&number[..]));
+}
+
 #[test]
 fn full_queue_is_a_counted_loss() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -96,7 +96,7 @@ fn packed_events_are_those_of_the_journal_and_packing_again_changes_nothing() {
     assert_eq!((parts[0].from_ms, parts[0].to_ms), (1_772_546_602_500, 1_772_546_603_499));
     assert!(parts[0].path.parent().unwrap().ends_with("2026-03-03"));
     let mut read = Vec::new();
-    let all = columns::Wanted { outside: None, from_ms: 0, to_ms: u64::MAX >> 1 };
+    let all = columns::Wanted::of_time(0, u64::MAX >> 1);
     columns::read(&parts[0].path, all, |record, name| {
         assert_eq!(name, ["cgn1", "cgn2"][record.value as usize % 2]);
         read.push(Record { instance: record.value as u16 % 2, ..*record });

@@ -109,7 +109,7 @@ fn connection_that_ends_is_made_again_and_nothing_in_between_is_lost() {
 }
 
 #[test]
-fn collector_thatnever_reads_stalls_nobody_and_what_it_did_not_take_outlives_the_daemon() {
+fn collector_that_never_reads_stalls_nobody_and_what_it_did_not_take_outlives_the_daemon() {
     let (listener, dir) = (TcpListener::bind("127.0.0.1:0").unwrap(), tempfile::tempdir().unwrap());
     let address = listener.local_addr().unwrap();
     let stalled = exporter(address, dir.path(), 100, None);
