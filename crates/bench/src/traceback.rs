@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use carrack_natlog::history::{History, write_day};
 use carrack_natlog::record::{Kind, Record};
@@ -14,6 +14,7 @@ use clap::Args;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use serde::Serialize;
 
+use crate::clock::Moment;
 use crate::forward::BenchError;
 use crate::log::scatter;
 use crate::progress::Progress;
@@ -59,6 +60,15 @@ pub struct Times {
     pub median_ms: f64,
     /// The slowest.
     pub max_ms: f64,
+    /// Of the processor's time, the median: what it would have been on a machine that does nothing else.
+    pub processor_ms: f64,
+}
+
+/// How long something took: milliseconds, and those of them in which this thread had the processor.
+#[derive(Debug, Clone, Copy)]
+struct Took {
+    ms: f64,
+    processor_ms: f64,
 }
 
 /// What it found.
@@ -236,29 +246,36 @@ fn write(dir: &Path, shape: Shape) -> Result<History, BenchError> {
 /// Asks `question` so many times: how long each took, and whether the answer was right.
 fn asked(
     questions: u64,
-    question: impl Fn(u64) -> Result<(Duration, bool), String>,
+    question: impl Fn(u64) -> Result<(Took, bool), String>,
     right: &mut u64,
 ) -> Result<Times, BenchError> {
-    let mut times = Vec::new();
+    let (mut times, mut processor) = (Vec::new(), Vec::new());
     for n in 0..questions {
-        let (time, is_right) = question(n).map_err(BenchError)?;
-        times.push(time.as_secs_f64() * 1e3);
+        let (took, is_right) = question(n).map_err(BenchError)?;
+        times.push(took.ms);
+        processor.push(took.processor_ms);
         *right += u64::from(is_right);
     }
-    times.sort_by(f64::total_cmp);
+    let median = |times: &mut Vec<f64>| {
+        times.sort_by(f64::total_cmp);
+        times.get(times.len() / 2).copied().unwrap_or(0.0)
+    };
     Ok(Times {
-        median_ms: times.get(times.len() / 2).copied().unwrap_or(0.0),
+        median_ms: median(&mut times),
         max_ms: times.last().copied().unwrap_or(0.0),
+        processor_ms: median(&mut processor),
     })
 }
 
+fn timed<T>(ask: impl FnOnce() -> Result<T, String>) -> Result<(Took, T), String> {
+    let (began, processor) = (Instant::now(), Moment::now());
+    let answer = ask()?;
+    let took = Took { ms: began.elapsed().as_secs_f64() * 1e3, processor_ms: processor.cpu_s() * 1e3 };
+    Ok((took, answer))
+}
+
 /// Who had it, just after any event.
-fn holder(
-    dir: &Path,
-    shape: Shape,
-    n: u64,
-    cold: Option<&[(PathBuf, u64)]>,
-) -> Result<(Duration, bool), String> {
+fn holder(dir: &Path, shape: Shape, n: u64, cold: Option<&[(PathBuf, u64)]>) -> Result<(Took, bool), String> {
     let place = scatter(n * 2 + 1) % (shape.addresses * BLOCKS);
     let event = shape.event(scatter(n * 3 + 2) % shape.days, place, scatter(n) % shape.each);
     let question = Question {
@@ -268,19 +285,13 @@ fn holder(
         protocol: None,
     };
     forget(cold)?;
-    let began = Instant::now();
-    let answer = who(dir, &question)?;
+    let (took, answer) = timed(|| who(dir, &question))?;
     let held = (event.kind == Kind::BlockAllocated).then_some(event.inside);
-    Ok((began.elapsed(), answer.holding.map(|holding| holding.subscriber) == held))
+    Ok((took, answer.holding.map(|holding| holding.subscriber) == held))
 }
 
 /// A port that nobody ever had, asked about at the end.
-fn nobody(
-    dir: &Path,
-    shape: Shape,
-    n: u64,
-    cold: Option<&[(PathBuf, u64)]>,
-) -> Result<(Duration, bool), String> {
+fn nobody(dir: &Path, shape: Shape, n: u64, cold: Option<&[(PathBuf, u64)]>) -> Result<(Took, bool), String> {
     let question = Question {
         outside: (FIRST_ADDRESS + (scatter(n) % shape.addresses) as u32).into(),
         port: 80,
@@ -288,22 +299,20 @@ fn nobody(
         protocol: None,
     };
     forget(cold)?;
-    let began = Instant::now();
-    let answer = who(dir, &question)?;
-    Ok((began.elapsed(), answer.holding.is_none() && answer.free_since_ms == Some(FIRST_MS)))
+    let (took, answer) = timed(|| who(dir, &question))?;
+    Ok((took, answer.holding.is_none() && answer.free_since_ms == Some(FIRST_MS)))
 }
 
 /// What the subscriber of an event had that day.
-fn subscriber(dir: &Path, shape: Shape, n: u64) -> Result<(Duration, bool), String> {
+fn subscriber(dir: &Path, shape: Shape, n: u64) -> Result<(Took, bool), String> {
     let day = scatter(n * 5 + 3) % shape.days;
     let event = shape.event(day, scatter(n) % (shape.addresses * BLOCKS), 0);
     let begin = FIRST_MS + day * DAY_MS;
-    let began = Instant::now();
-    let held = of(dir, event.inside, begin, begin + DAY_MS - 1)?;
+    let (took, held) = timed(|| of(dir, event.inside, begin, begin + DAY_MS - 1))?;
     let is_event = |holding: &carrack_natlog::search::Holding| {
         u32::from(holding.outside) == event.outside && holding.first == event.first
     };
-    Ok((began.elapsed(), held.iter().any(is_event)))
+    Ok((took, held.iter().any(is_event)))
 }
 
 /// Has the kernel forget what it holds of the files, so that the disk must be read.
@@ -343,9 +352,12 @@ impl TraceBackReport {
             self.bytes_per_row
         );
         println!();
-        println!("                                       median       worst");
+        println!("                                       median       worst   processor");
         let line = |what: &str, times: &Times| {
-            println!("  {what:<32}{:>10.1} ms{:>10.1} ms", times.median_ms, times.max_ms);
+            println!(
+                "  {what:<32}{:>8.1} ms{:>9.1} ms{:>9.1} ms",
+                times.median_ms, times.max_ms, times.processor_ms
+            );
         };
         line("who had an address and port", &self.holder);
         line("  from disk", &self.holder_cold);
