@@ -21,8 +21,9 @@ const PACKETS: [u64; 2] = [2 * TURN, 8 * TURN];
 const TURN: u64 = 256 * 64;
 
 /// What is counted: name, arguments of `carrack bench`.
-const CASES: [(&str, &[&str]); 8] = [
-    ("forward-out", &["forward", "--sessions", "1000", "--direction", "out"]),
+const CASES: [(&str, &[&str]); 9] = [
+    (FORWARD, &["forward", "--sessions", "1000", "--direction", "out"]),
+    (GATEWAYS, &["forward", "--sessions", "1000", "--direction", "out", "--gateways"]),
     ("forward-in", &["forward", "--sessions", "1000", "--direction", "in"]),
     ("nat64-out", &["forward", "--translation", "nat64", "--sessions", "1000", "--direction", "out"]),
     ("nat64-in", &["forward", "--translation", "nat64", "--sessions", "1000", "--direction", "in"]),
@@ -31,6 +32,10 @@ const CASES: [(&str, &[&str]); 8] = [
     ("setup-pba", &["setup", "--mode", "pba", "--sessions", "20000"]),
     ("setup-arbitrary", &["setup", "--mode", "arbitrary", "--sessions", "20000"]),
 ];
+
+/// The same traffic without gateways, and with all of them switched on: whoever uses none pays nothing.
+const FORWARD: &str = "forward-out";
+const GATEWAYS: &str = "forward-out-gateways";
 
 /// Counts by case.
 pub type Counts = BTreeMap<String, f64>;
@@ -76,11 +81,11 @@ pub struct Comparison {
 /// Compares counts with the baseline. Those of another compiler are shown and fail nothing: it chooses other
 /// instructions for the same program.
 pub fn compare(baseline: &Baseline, counts: &Counts, compiler: &str) -> Comparison {
-    let mut table = format!("{:<20}{:>12}{:>12}{:>10}\n", "CASE", "BASELINE", "NOW", "CHANGE");
+    let mut table = format!("{:<22}{:>12}{:>12}{:>10}\n", "CASE", "BASELINE", "NOW", "CHANGE");
     let mut problems = Vec::new();
     for (case, now) in counts {
         let Some(before) = baseline.instructions_per_packet.get(case) else {
-            let _ = writeln!(table, "{case:<20}{:>12}{now:>12.1}{:>10}", "-", "new");
+            let _ = writeln!(table, "{case:<22}{:>12}{now:>12.1}{:>10}", "-", "new");
             problems.push(format!("{case} is not in the baseline"));
             continue;
         };
@@ -90,7 +95,7 @@ pub fn compare(baseline: &Baseline, counts: &Counts, compiler: &str) -> Comparis
             c if c < -GROWTH_MAX_PERCENT => "  better: write the baseline anew",
             _ => "",
         };
-        let _ = writeln!(table, "{case:<20}{before:>12.1}{now:>12.1}{change:>+9.1}%{word}");
+        let _ = writeln!(table, "{case:<22}{before:>12.1}{now:>12.1}{change:>+9.1}%{word}");
         if change > GROWTH_MAX_PERCENT {
             problems.push(format!("{case}: {change:+.1} %, {GROWTH_MAX_PERCENT} % are the limit"));
         }
@@ -105,6 +110,11 @@ pub fn compare(baseline: &Baseline, counts: &Counts, compiler: &str) -> Comparis
             baseline.compiler
         );
         problems.clear();
+    }
+    if let (Some(off), Some(on)) = (counts.get(FORWARD), counts.get(GATEWAYS))
+        && on / off - 1.0 > GROWTH_MAX_PERCENT / 100.0
+    {
+        problems.push(format!("{GATEWAYS}: {on:.1}, {GROWTH_MAX_PERCENT} % above {FORWARD} are the limit"));
     }
     Comparison { table, problems }
 }
@@ -203,6 +213,18 @@ mod tests {
     fn another_compiler_fails_nothing_and_says_so() {
         let compared = compare(&baseline(400.0), &counts(800.0), "1.96.0");
         assert!(compared.problems.is_empty() && compared.table.contains("rustc 1.95.0, this is 1.96.0"));
+    }
+
+    #[test]
+    fn gateways_may_not_cost_others_more_than_three_percent() {
+        let compared = |on| {
+            let mut counts = counts(400.0);
+            counts.insert(GATEWAYS.into(), on);
+            let baseline = Baseline { instructions_per_packet: counts.clone(), ..baseline(400.0) };
+            compare(&baseline, &counts, "1.96.0").problems
+        };
+        assert!(compared(411.0).is_empty());
+        assert_eq!(compared(413.0), ["forward-out-gateways: 413.0, 3 % above forward-out are the limit"]);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Application gateways, judged by other people's clients and servers: vsftpd with curl, lftp and BSD ftp, tftpd, SIPp,
-//! GStreamer.
+//! GStreamer, strongSwan.
 
 use std::fs;
 
@@ -79,6 +79,26 @@ fn without_the_gateway_an_active_client_fetches_nothing() {
     let url = format!("ftp://{}/{}", plan::SERVER, plan::SMALL_FILE);
     let line = format!("curl -sS -m 5 -o /dev/null --ftp-port - --disable-eprt {url}");
     assert!(!exec(&lab, Ns::Sub1, &line).ok());
+    lab.down().unwrap();
+}
+
+/// A control line of 10 MB passes, unread: the server gets every byte of it, and the next command is read again. What names
+/// another host is left as it is, so nobody is connected to but who asks for it (RFC 2577 §3).
+#[test]
+fn a_control_line_of_ten_megabytes_passes_and_a_bounce_opens_nothing() {
+    let Some(mut lab) = lab("long", Io::AfXdp, strict) else { return };
+    lab.stop("ftp");
+    let script = lab.dir().join("long.py").display().to_string();
+    fs::write(&script, include_str!("long.py")).unwrap();
+    lab.start(Ns::Inet, "long", &["python3", "-u", &script, "serve", plan::SERVER]).unwrap();
+    let said = lab.exec(Ns::Sub1, &["python3", "-u", &script, "say", plan::SERVER], LIMIT * 4).unwrap();
+    let said = said.success().unwrap().stdout;
+    let heard: Vec<&str> = said.lines().map(|line| line.trim_start_matches("200 heard ")).collect();
+    let pool = format!("PORT {}", plan::POOL_PREFIX.replace('.', ","));
+    assert_eq!((heard.len(), heard[0], heard[2]), (3, "all of it", "PORT 203,0,113,99,19,137"), "{said}");
+    assert!(heard[1].starts_with(&pool), "{said}");
+    assert_eq!((count(&lab, "ftp", "opened"), count(&lab, "ftp", "foreign")), (1, 1));
+    assert_conservation(&lab);
     lab.down().unwrap();
 }
 
@@ -291,5 +311,64 @@ fn without_the_gateway_a_stream_over_udp_does_not_come() {
     let Some(mut lab) = lab("nortsp", Io::AfXdp, with_gateways("")) else { return };
     rtsp::serve(&mut lab, Ns::Inet, plan::SERVER).unwrap();
     assert!(rtsp::fetch(&lab, Ns::Sub1, plan::SERVER, "udp").is_err());
+    lab.down().unwrap();
+}
+
+/// All subscribers behind one address.
+fn one_address(config: String) -> String {
+    let pool = format!("addresses = [\"{}\"]", plan::POOL);
+    replace(&with_gateways("\"ipsec\"")(config), &pool, &format!("addresses = [\"{}\"]", plan::POOL_FIRST))
+}
+
+/// RFC 4303: two hosts behind one address begin tunnels to one far end at the same time, are answered each in its own, and go
+/// on by new keys.
+#[test]
+fn tunnels_of_two_hosts_behind_one_address_are_told_apart() {
+    let Some(mut lab) = lab("esp", Io::AfXdp, one_address) else { return };
+    let (dir, script) = (lab.dir().display().to_string(), lab.dir().join("esp.py").display().to_string());
+    fs::write(&script, include_str!("../../../lab/src/checks/esp.py")).unwrap();
+    lab.start(Ns::Inet, "esp-server", &["python3", "-u", &script, "serve", plan::SERVER]).unwrap();
+    let argv = ["python3", "-u", &script, "call", plan::SERVER, "0", &dir, "first", "second"];
+    lab.start(Ns::Sub1, "esp", &argv).unwrap();
+    let second =
+        must(&lab, Ns::Sub2, &format!("python3 -u {script} call {} 0 {dir} second first", plan::SERVER));
+    lab.wait("esp", LIMIT);
+    assert!(lab.log("esp").contains("heard FIRST") && second.contains("heard SECOND"), "{}", lab.log("esp"));
+    let sources = format!("of {} begins", plan::POOL_FIRST);
+    assert_eq!(lab.log("esp-server").matches(&sources).count(), 4, "{}", lab.log("esp-server"));
+    assert_eq!(count(&lab, "ipsec", "opened"), 4);
+    assert_conservation(&lab);
+    lab.down().unwrap();
+}
+
+/// RFC 7296 §2.23, RFC 3948: two of strongSwan's clients behind one address, to one of its servers, by ESP in UDP. What they
+/// say within their tunnels arrives, with the gateway switched on.
+#[test]
+fn two_clients_of_strongswan_have_tunnels_to_one_server() {
+    let Some(mut lab) = lab("swan", Io::AfXdp, one_address) else { return };
+    let dir = lab.dir().display().to_string();
+    let script = format!("{dir}/swan.sh");
+    fs::write(&script, include_str!("swan.sh")).unwrap();
+    for (ns, role) in [(Ns::Inet, "server"), (Ns::Sub1, "first"), (Ns::Sub2, "second")] {
+        lab.start(ns, role, &["unshare", "-m", "sh", &script, &dir, role, plan::SERVER]).unwrap();
+    }
+    for (ns, role) in [(Ns::Sub1, "first"), (Ns::Sub2, "second")] {
+        let uri = format!("unix://{dir}/{role}.vici");
+        let initiate = ["swanctl", "--initiate", "--child", "net", "--timeout", "5", "--uri", &uri];
+        // The daemons take a while to begin.
+        let heard = (0..20).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(500));
+            let _ = lab.exec(ns, &initiate, LIMIT);
+            exec(&lab, ns, "ping -n -c 3 -i 0.2 -W 2 10.99.0.1").ok()
+        });
+        assert!(heard, "{}\n{}", lab.log(role), lab.log("server"));
+    }
+    let established = format!("[server]...{}", plan::POOL_FIRST);
+    assert!(lab.log("server").matches(&established).count() >= 2, "{}", lab.log("server"));
+    assert!(count(&lab, "ipsec", "connections") >= 2);
+    assert_conservation(&lab);
+    for role in ["first", "second", "server"] {
+        lab.stop(role);
+    }
     lab.down().unwrap();
 }
