@@ -7,8 +7,11 @@
 #include <fcntl.h>
 #include <linux/if_packet.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -21,6 +24,7 @@
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_ether.h>
+#include <rte_interrupts.h>
 #include <rte_lcore.h>
 #include <rte_log.h>
 #include <rte_mbuf.h>
@@ -78,6 +82,120 @@ int rte_memseg_get_fd(const struct rte_memseg *segment)
 		return -1;
 	fd = original(segment);
 	return fd < 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+}
+
+/*
+ * What bursts and DPDK's interrupt thread, which serves the control sockets, must know of each other. The driver unmaps
+ * the rings of a lost peer without asking whether a burst is under way in them. And it connects a client once, when the
+ * port starts: without a server the start fails, and a server that dies is not looked for again. So a client without a
+ * link is stopped and started, on that thread, until it has one.
+ */
+struct memif {
+	uint16_t port;
+	/* Is it one, and open? */
+	atomic_bool used;
+	/* Bursts keep out. */
+	atomic_bool closed;
+	/* Bursts under way. */
+	atomic_int inside;
+	/* What follows is the interrupt thread's. */
+	bool started;
+	/* Periods left for the server to finish the handshake. */
+	int patience;
+};
+
+#define MEMIF_PERIOD_US 100000
+#define MEMIF_PATIENCE 20
+
+static struct memif memifs[RTE_MAX_ETHPORTS];
+
+static inline bool enter(uint16_t port)
+{
+	struct memif *memif = &memifs[port];
+
+	if (likely(!atomic_load_explicit(&memif->used, memory_order_relaxed)))
+		return true;
+	atomic_fetch_add(&memif->inside, 1);
+	if (likely(!atomic_load(&memif->closed)))
+		return true;
+	atomic_fetch_sub(&memif->inside, 1);
+	return false;
+}
+
+static inline void leave(uint16_t port)
+{
+	struct memif *memif = &memifs[port];
+
+	if (unlikely(atomic_load_explicit(&memif->used, memory_order_relaxed)))
+		atomic_fetch_sub(&memif->inside, 1);
+}
+
+/* Returns when no burst is under way; none begins until `closed` is what is returned. */
+static bool keep_out(struct memif *memif)
+{
+	bool before = atomic_exchange(&memif->closed, true);
+
+	while (atomic_load(&memif->inside) > 0)
+		sched_yield();
+	return before;
+}
+
+static bool is_up(uint16_t port)
+{
+	struct rte_eth_link link;
+
+	memset(&link, 0, sizeof(link));
+	return rte_eth_link_get_nowait(port, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
+}
+
+/* Found before the C library's, as above. Bursts that begin afterwards see that the port is not connected. */
+int munmap(void *address, size_t size)
+{
+	if (rte_thread_is_intr()) {
+		for (size_t port = 0; port < RTE_MAX_ETHPORTS; port++) {
+			struct memif *memif = &memifs[port];
+
+			if (atomic_load(&memif->used) && !is_up(memif->port))
+				atomic_store(&memif->closed, keep_out(memif));
+		}
+	}
+	return (int)syscall(SYS_munmap, address, size);
+}
+
+static void memif_tick(void *argument)
+{
+	struct memif *memif = argument;
+
+	if (memif->started && is_up(memif->port)) {
+		/* When it goes down, the server is gone. */
+		memif->patience = 0;
+	} else if (!memif->started || --memif->patience < 0) {
+		keep_out(memif);
+		if (memif->started)
+			(void)rte_eth_dev_stop(memif->port);
+		memif->started = rte_eth_dev_start(memif->port) == 0;
+		memif->patience = MEMIF_PATIENCE;
+		if (memif->started)
+			atomic_store(&memif->closed, false);
+	}
+	(void)rte_eal_alarm_set(MEMIF_PERIOD_US, memif_tick, memif);
+}
+
+/* Before the first burst; a client goes on looking for its server. */
+static int memif_start(uint16_t port, bool client)
+{
+	struct memif *memif = &memifs[port];
+	int failed = rte_eth_dev_start(port);
+
+	if (failed && !client)
+		return failed;
+	memif->port = port;
+	memif->started = !failed;
+	memif->patience = MEMIF_PATIENCE;
+	atomic_store(&memif->inside, 0);
+	atomic_store(&memif->closed, failed != 0);
+	atomic_store(&memif->used, true);
+	return client ? rte_eal_alarm_set(MEMIF_PERIOD_US, memif_tick, memif) : 0;
 }
 
 /* ---- environment ---------------------------------------------------------------------------------------------- */
@@ -252,6 +370,11 @@ int carrack_port_attach(const char *bus, const char *name, const char *arguments
 	return rte_eth_dev_get_port_by_name(name, port);
 }
 
+static bool is_memif(const struct rte_eth_dev_info *info)
+{
+	return strcmp(info->driver_name, "net_memif") == 0;
+}
+
 static uint16_t within(uint16_t wanted, const struct rte_eth_desc_lim *limits)
 {
 	if (limits->nb_max > 0 && wanted > limits->nb_max)
@@ -314,7 +437,7 @@ int carrack_port_start(uint16_t port, struct carrack_port_options *options, void
 	if (failed == -ENOTSUP)
 		failed = 0;
 	if (!failed)
-		failed = rte_eth_dev_start(port);
+		failed = is_memif(&info) ? memif_start(port, options->client) : rte_eth_dev_start(port);
 	/* Not every driver can; those start from zero. */
 	if (!failed)
 		(void)rte_eth_stats_reset(port);
@@ -347,6 +470,8 @@ static void close_on_interrupt_thread(void *argument)
 {
 	struct closing *closing = argument;
 
+	(void)rte_eal_alarm_cancel(memif_tick, &memifs[closing->port]);
+	atomic_store(&memifs[closing->port].used, false);
 	closing->result = close_now(closing->port, closing->bus, closing->name);
 	sem_post(&closing->done);
 }
@@ -358,7 +483,7 @@ int carrack_port_close(uint16_t port, const char *bus, const char *name)
 
 	/* DPDK's interrupt thread handles a memif's control socket, without a lock against closing: when a peer
 	 * disconnects just then, it works on freed memory. Closing on that very thread cannot overlap. */
-	if (rte_eth_dev_info_get(port, &info) == 0 && strcmp(info.driver_name, "net_memif") == 0 &&
+	if (rte_eth_dev_info_get(port, &info) == 0 && is_memif(&info) &&
 	    sem_init(&closing.done, 0, 0) == 0 && rte_eal_alarm_set(1, close_on_interrupt_thread, &closing) == 0) {
 		while (sem_wait(&closing.done) != 0)
 			;
@@ -427,7 +552,12 @@ uint16_t carrack_rx(uint16_t port, uint16_t queue, uint16_t index, struct carrac
 {
 	struct rte_mbuf *burst[BURST_MAX];
 	uint16_t kept = 0;
-	uint16_t n = rte_eth_rx_burst(port, queue, burst, max < BURST_MAX ? max : BURST_MAX);
+	uint16_t n;
+
+	if (!enter(port))
+		return 0;
+	n = rte_eth_rx_burst(port, queue, burst, max < BURST_MAX ? max : BURST_MAX);
+	leave(port);
 
 	for (uint16_t i = 0; i < n; i++) {
 		struct rte_mbuf *m = burst[i];
@@ -449,6 +579,8 @@ uint16_t carrack_tx(uint16_t port, uint16_t queue, const struct carrack_frame *f
 	struct rte_mbuf *burst[BURST_MAX];
 	uint16_t sent = 0;
 
+	if (!enter(port))
+		return 0;
 	while (sent < count) {
 		uint16_t n = count - sent < BURST_MAX ? (uint16_t)(count - sent) : BURST_MAX;
 
@@ -459,5 +591,6 @@ uint16_t carrack_tx(uint16_t port, uint16_t queue, const struct carrack_frame *f
 		if (taken < n)
 			break;
 	}
+	leave(port);
 	return sent;
 }

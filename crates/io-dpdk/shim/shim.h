@@ -27,6 +27,7 @@ struct carrack_port_options {
 	uint16_t tx_descriptors;
 	uint16_t mtu; /* 0: the device's own */
 	int promiscuous;
+	int client; /* the client of a memif: starts without its server, and connects as soon and as often as there is one */
 	int rss; /* out: 1 when the device spreads packets by address */
 };
 

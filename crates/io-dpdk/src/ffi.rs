@@ -18,6 +18,7 @@ pub(crate) struct StartOptions {
     pub tx_descriptors: u16,
     pub mtu: u16,
     pub promiscuous: c_int,
+    pub client: c_int,
     pub rss: c_int,
 }
 

@@ -4,9 +4,10 @@ use crate::eal::{Environment, register_thread};
 use crate::error::{DpdkError, errno_text, take_log};
 use crate::ffi;
 use crate::offload::{interface_mtu, interface_rx_queues};
+use crate::stale::remove_dead_socket;
 use crate::vdev::{DpdkDevice, VdevContext, dpdk_device, frame_bytes_needed};
 use carrack_frame::Frame;
-use carrack_io::{DeviceSpec, LinkInfo, MacAddress, PacketIo, PortStats};
+use carrack_io::{DeviceSpec, LinkInfo, MacAddress, MemifRole, PacketIo, PortStats};
 use std::ffi::{CString, c_int};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -254,6 +255,9 @@ fn attach(
         CString::new(text)
             .map_err(|_| DpdkError::new(format!("{device}: the line contains a zero byte; remove it.")))
     };
+    if let DeviceSpec::Memif { socket, role: MemifRole::Server, .. } = device {
+        remove_dead_socket(socket);
+    }
     let (bus, dpdk_name, arguments) = (text(dpdk.bus)?, text(&dpdk.name)?, text(&dpdk.arguments)?);
     let mut id = 0;
     take_log();
@@ -277,6 +281,7 @@ fn start(port: &Port, device: &DeviceSpec, options: &PortOptions) -> Result<(), 
         tx_descriptors: options.tx_descriptors,
         mtu: mtu.unwrap_or(0),
         promiscuous: c_int::from(options.promiscuous),
+        client: c_int::from(matches!(device, DeviceSpec::Memif { role: MemifRole::Client, .. })),
         rss: 0,
     };
     take_log();

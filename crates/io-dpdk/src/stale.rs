@@ -1,6 +1,8 @@
 //! Files a DPDK process leaves behind when it is killed, told apart from those of living ones.
 
 use std::fs;
+use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 const PREFIX: &str = "carrack-";
@@ -10,6 +12,16 @@ pub fn remove_stale_files() -> Vec<PathBuf> {
     let mut places = vec![runtime_directory()];
     places.extend(huge_page_mounts(&fs::read_to_string("/proc/mounts").unwrap_or_default()));
     places.iter().flat_map(|place| remove_matching(place, |pid| !is_alive(pid))).collect()
+}
+
+/// Removes the socket that a killed memif server has left, on which another could not listen. That of a living one stays:
+/// it answers a stream that it is of another type.
+pub(crate) fn remove_dead_socket(path: &Path) {
+    let is_dead = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    if UnixStream::connect(path).err().is_some_and(is_dead) {
+        // Should it stay, opening the port tells so.
+        let _ = fs::remove_file(path);
+    }
 }
 
 /// The prefix that marks this process's files.

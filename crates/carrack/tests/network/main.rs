@@ -11,6 +11,7 @@ mod ipv6;
 mod life;
 mod limits;
 mod manage;
+mod memif;
 mod nat64;
 mod nat_type;
 mod outside;

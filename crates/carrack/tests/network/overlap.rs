@@ -199,6 +199,26 @@ fn fragments_errors_and_address_resolution_work_through_tags() {
     assert_conservation(&lab);
 }
 
+/// RFC 4787 REQ-9, RFC 5382 REQ-8: who calls the address that is forwarded to a host behind two tags reaches it: from
+/// outside, from behind one tag, and the host itself.
+#[test]
+fn a_forwarded_port_is_reached_through_tags_from_everywhere() {
+    let Some(lab) = on_tags("tagturn", Io::AfXdp) else { return };
+    let url = format!("http://{}:{}", plan::FORWARD_ADDRESS, plan::FORWARD_PORT);
+    let [(red, _, reds), (blue, _, blues)] = CUSTOMERS;
+    for (ns, path, seen_as) in
+        [(Ns::Inet, "/?outside", plan::SERVER), (blue, "/?blue", blues), (red, "/?itself", reds)]
+    {
+        let page = must(&lab, ns, &format!("curl -sS --fail --max-time 5 {url}{path}"));
+        assert_eq!(page, plan::HOME_PAGE);
+        let log = lab.log("home-web");
+        let told = log.lines().find(|line| line.contains(path)).unwrap_or_else(|| panic!("{log}"));
+        assert!(told.starts_with(seen_as), "{told} should be {seen_as}…");
+    }
+    assert!(!lab.log("tags").contains("unknown"), "{}", lab.log("tags"));
+    assert_conservation(&lab);
+}
+
 /// Somebody else's program reads the same tags on the wire and in what `carrack capture` writes, and sees the router
 /// announce its address behind each of them.
 #[test]

@@ -1,6 +1,8 @@
 //! What the network tests share: namespaces that vanish with the test, a bridge of two ports, checks of checksums.
 #![allow(dead_code)]
 
+pub mod memif;
+
 use carrack_frame::{Frame, FramePool};
 use carrack_io::PacketIo;
 use carrack_io_dpdk::{Dpdk, EalOptions};
