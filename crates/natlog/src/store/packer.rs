@@ -15,8 +15,6 @@ use super::{Counters, files, unix_ms};
 const LOOK: Duration = Duration::from_secs(300);
 /// Time until a day that could not be merged is tried again.
 const RETRY: Duration = Duration::from_secs(6 * 3_600);
-/// How much less of a processor this thread gets than those that take events, when they want the same one.
-const NICE: i32 = 10;
 
 pub(super) struct Packer {
     config: StoreConfig,
@@ -46,8 +44,6 @@ impl Packer {
     }
 
     pub(super) fn run(mut self) {
-        // Where that is not allowed, the scheduler shares as it likes.
-        let _ = rustix::process::nice(NICE);
         if let Err(error) = merge::recover(&self.config.dir) {
             tracing::warn!("cannot put {} in order: {error}", self.config.dir.display());
         }
