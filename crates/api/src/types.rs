@@ -12,7 +12,9 @@ pub use crate::failure::ErrorBody;
 pub use counters::{
     Counters, EngineCounter, Graph, GraphNode, NamedCount, ReasonCount, StageClocks, Worker, WorkerAccounts,
 };
-pub use live::{CapturedPacket, ConfigText, Event, Health, ReloadChange, ReloadReport, TraceRecord, Version};
+pub use live::{
+    CapturedPacket, ConfigText, EVENT_KINDS, Event, Health, ReloadChange, ReloadReport, TraceRecord, Version,
+};
 pub use nat::{
     BatchDelete, Block, Deleted, Deterministic, Mapping, Memory, PoolAddress, Session, SessionKey, Subscriber,
 };

@@ -6,8 +6,9 @@
 
 use std::sync::Arc;
 
-use carrack_base::{BURST_PACKETS_MAX, Prefix4};
-use carrack_nat::policy::Instance;
+use carrack_base::{BURST_PACKETS_MAX, Prefix4, Proto};
+use carrack_nat::Inside;
+use carrack_nat::policy::{Instance, StaticRule};
 use carrack_nat::row::Filter;
 use carrack_pipeline::Plan;
 use carrack_pipeline::mailbox::{Command, Dump, Event, Table};
@@ -32,6 +33,9 @@ const REMOTES: u32 = 4;
 const BLOCK: u16 = 256;
 /// Rows on their way to the reader of a list.
 const ROWS: usize = 8_192;
+/// Ports that the last reload forwards, at most, and their address, which is no pool's.
+const FORWARDED_MAX: u32 = 50_000;
+const FORWARD_ADDRESS: u32 = 0xc000_02fa;
 /// Nothing takes so many bursts; a worker that needs more hangs.
 const BURSTS_MAX: u64 = 50_000_000;
 /// Options of `bench stalls`.
@@ -244,8 +248,19 @@ pub fn stalls(args: &StallsArgs) -> Result<StallsReport, BenchError> {
     asked.push(bench.reload("reload: half the subscribers", |instance| {
         instance.subscribers = vec![Prefix4::of(SUBSCRIBER_FIRST, 32 - bits as u8)];
     })?);
-    let listed = asked.iter().map(|asked| asked.rows).sum::<u64>();
     let ended = asked.last().map_or(0, |asked| asked.sessions_ended);
+    let ports = (args.sessions / 64).min(FORWARDED_MAX) as u16;
+    asked.push(bench.reload("reload: ports forwarded", |instance| {
+        instance.statics.push(StaticRule::Forward {
+            proto: Proto::Tcp,
+            outside: FORWARD_ADDRESS,
+            outside_port: 1_024,
+            count: ports,
+            inside: Inside::V4(SUBSCRIBER_FIRST),
+            inside_port: 1_024,
+        });
+    })?);
+    let listed = asked.iter().map(|asked| asked.rows).sum::<u64>();
     let longest_us = asked.iter().skip(1).map(|asked| asked.times.max_us).fold(0.0, f64::max);
     Ok(StallsReport {
         scenario: "stalls",
@@ -300,13 +315,13 @@ mod tests {
     #[test]
     fn whatever_management_asks_is_done_while_packets_go_on() {
         let report = stalls(&StallsArgs { sessions: 8_192, seconds: 0.05, json: false }).unwrap();
-        assert_eq!(report.asked.len(), 6, "{report:#?}");
+        assert_eq!(report.asked.len(), 7, "{report:#?}");
         for asked in &report.asked {
             assert!(asked.forwarded > 0 && asked.times.bursts > 0, "{report:#?}");
         }
         let of = |what: &str| report.asked.iter().find(|asked| asked.what.contains(what)).unwrap();
         assert_eq!(of("list").rows, 8_192, "{report:#?}");
-        for untouched in ["timers", "larger"] {
+        for untouched in ["timers", "larger", "forwarded"] {
             assert_eq!((of(untouched).sessions_ended, of(untouched).dropped), (0, 0), "{report:#?}");
         }
         assert!(of("half").sessions_ended >= 4_096 && of("half").dropped == 0, "{report:#?}");

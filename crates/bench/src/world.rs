@@ -67,6 +67,7 @@ fn interface(id: u16, name: &str, side: Side, mac: MacAddr, address: u32) -> Int
         addresses: vec![(address, Prefix4::of(address, 30))],
         ipv6: (side == Side::Inside).then(|| Ipv6Interface { link_local: LINK_LOCAL, addresses: Vec::new() }),
         urpf: false,
+        icmp_errors: Default::default(),
     }
 }
 

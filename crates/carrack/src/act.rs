@@ -11,7 +11,7 @@ use carrack_base::Prefix;
 
 use crate::cli::{CaptureArgs, TraceArgs};
 use crate::fail::{Fail, Outcome};
-use crate::human::{number, time_of_day};
+use crate::human::{number, plural, time_of_day};
 use crate::patience::Patience;
 use crate::table::{Table, left};
 
@@ -42,8 +42,7 @@ fn print_deleted(what: &str, deleted: u64, json: bool) -> Outcome {
     match (json, deleted) {
         (true, _) => writeln!(out, "{{\"deleted\":{deleted}}}")?,
         (false, 0) => writeln!(out, "no {what}s match")?,
-        (false, 1) => writeln!(out, "1 {what} ended")?,
-        (false, n) => writeln!(out, "{} {what}s ended", number(n))?,
+        (false, n) => writeln!(out, "{} ended", plural(n, what))?,
     }
     Ok(())
 }
@@ -100,10 +99,10 @@ pub fn print_reload(out: &mut dyn Write, report: &ReloadReport) -> io::Result<()
     let count = |effect: &str| report.changes.iter().filter(|c| c.effect == effect).count();
     writeln!(
         out,
-        "applied: {} in place, {} re-derived, {} sessions ended; generation {}",
+        "applied: {} in place, {} re-derived, {} ended; generation {}",
         number(count("in-place") as u64),
         number(count("re-derived") as u64),
-        number(report.sessions_ended),
+        plural(report.sessions_ended, "session"),
         report.generation
     )
 }

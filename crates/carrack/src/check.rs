@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::cli::CheckArgs;
 use crate::fail::{Fail, Outcome};
-use crate::human::number;
+use crate::human::{number, plural};
 use crate::patience::Patience;
 use crate::table::{Table, left, right};
 
@@ -151,7 +151,8 @@ impl Summary {
     }
 
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "{}: valid, {} workers, {} static routes\n", self.system, self.workers, self.routes)?;
+        let workers = plural(self.workers.into(), "worker");
+        writeln!(out, "{}: valid, {workers}, {}\n", self.system, plural(self.routes as u64, "static route"))?;
         let columns = [left("INTERFACE"), left("SIDE"), left("VRF"), left("DEVICE"), left("ADDRESSES")];
         let mut table = Table::new(&columns);
         for i in &self.interfaces {

@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use carrack_api::Param as _;
+use carrack_api::types::EVENT_KINDS;
 
 pub use filter::{
     DeterministicArgs, FilterArgs, ListArgs, NetworkArgs, PacketArgs, PortMappingArgs, SubscriberArgs,
@@ -27,6 +28,7 @@ const STYLES: Styles = Styles::styled()
 /// `bench` measures.
 #[derive(Debug, Parser)]
 #[command(name = "carrack", version, styles = STYLES, propagate_version = true, after_help = ROOT_HELP)]
+#[command(arg_required_else_help = true)]
 pub struct Cli {
     /// The daemon's local socket.
     #[arg(
@@ -77,10 +79,10 @@ pub enum Command {
     #[command(after_help = RELOAD_HELP)]
     Reload,
     /// Show what the daemon knows.
-    #[command(subcommand, after_help = SHOW_HELP)]
+    #[command(subcommand, after_help = SHOW_HELP, arg_required_else_help = true)]
     Show(Show),
     /// End sessions, or mappings that hosts asked for.
-    #[command(subcommand)]
+    #[command(subcommand, arg_required_else_help = true)]
     Clear(Clear),
     /// Show what each stage does to the next matching packets.
     #[command(after_help = TRACE_HELP)]
@@ -92,14 +94,17 @@ pub enum Command {
     #[command(after_help = TRACE_BACK_HELP)]
     TraceBack(TraceBackArgs),
     /// What event logging costs.
+    #[command(arg_required_else_help = true)]
     Log {
         /// What to do.
         #[command(subcommand)]
         command: LogCommand,
     },
     /// Demonstration networks in network namespaces.
+    #[command(arg_required_else_help = true)]
     Lab(carrack_lab::cli::LabArgs),
     /// Measure forwarding speed and memory.
+    #[command(arg_required_else_help = true)]
     Bench(crate::bench::BenchArgs),
     /// Print a completion script for a shell.
     #[command(after_help = COMPLETIONS_HELP)]
@@ -184,12 +189,12 @@ pub enum Show {
     #[command(after_help = ROUTES_HELP)]
     Routes(NetworkArgs),
     /// Network address translation.
-    #[command(subcommand)]
+    #[command(subcommand, arg_required_else_help = true)]
     Nat(ShowNat),
     /// Stateless translators: prefixes and mappings.
     Siit,
     /// Port control: what hosts asked for by PCP and NAT-PMP.
-    #[command(subcommand)]
+    #[command(subcommand, arg_required_else_help = true)]
     Pcp(ShowPcp),
     /// Where every packet went: the conservation equation and drops by reason.
     #[command(after_help = COUNTERS_HELP)]
@@ -202,13 +207,14 @@ pub enum Show {
     Workers,
     /// The packet's way, stage by stage, with counts.
     Graph,
-    /// The last events: port blocks, refusals, thresholds, reloads.
+    /// The last events: port blocks, address bindings, mappings that hosts asked for, refusals, thresholds.
+    #[command(after_help = EVENTS_HELP)]
     Events {
         /// Only events of this kind.
-        #[arg(long)]
+        #[arg(long, value_parser = EVENT_KINDS)]
         kind: Option<String>,
-        /// Most events to show, the newest.
-        #[arg(long, default_value_t = 50)]
+        /// Most events to show, the newest; 0 for all that are kept.
+        #[arg(long, value_name = "N", default_value_t = 50)]
         limit: u64,
     },
     /// The configuration that runs.
@@ -218,6 +224,14 @@ pub enum Show {
     /// Is the daemon well?
     Health,
 }
+
+const EVENTS_HELP: &str = "\
+Single mappings and sessions are told only where `log` of the instance asks for them. What happened long ago is in the
+store of [logging.store]: `carrack trace-back`.
+
+Examples:
+  carrack show events --limit 10
+  carrack show events --kind refused --json";
 
 const ROUTES_HELP: &str = "\
 Of all routes that hold an address, packets take the one with the longest prefix.
@@ -309,10 +323,10 @@ Examples:
 #[derive(Debug, Subcommand)]
 pub enum Clear {
     /// Port control.
-    #[command(subcommand)]
+    #[command(subcommand, arg_required_else_help = true)]
     Pcp(ClearPcp),
     /// Network address translation.
-    #[command(subcommand)]
+    #[command(subcommand, arg_required_else_help = true)]
     Nat(ClearNat),
 }
 
@@ -455,14 +469,14 @@ of them in the evening than at night. What the engine tells is encoded as it wou
 
 Examples:
   carrack log estimate /etc/carrack/carrack.toml --subscribers 100000
-  carrack log estimate examples/cgn.toml --modes";
+  carrack log estimate examples/isp.toml --modes";
 
 const TRACE_BACK_HELP: &str = "\
 Reads the files of the store, of a running daemon or of one that is long gone; no daemon is asked. Needs a config with
 [logging.store], or deterministic pools whose configuration the store kept. `sure` says whether anything in the log
 speaks against the answer: events that were lost, a clock that was set, a daemon that died.
 
-Exit code 1 says that nobody had it.
+Exit code 1 says that nobody had it, 2 that the store cannot be read.
 
 Examples:
   carrack trace-back 203.0.113.7 4711 --at 2026-03-03T14:03:22.5Z

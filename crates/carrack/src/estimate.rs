@@ -51,7 +51,8 @@ struct Total {
 pub fn run(args: &EstimateArgs, json: bool) -> Outcome {
     let fail = |text: String| Fail::Operation(Failure::internal(text));
     let faults = |faults: Vec<carrack_config::Diagnostic>| {
-        fail(faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+        faults.iter().for_each(|fault| eprintln!("{fault}"));
+        Fail::Said(2)
     };
     let (config, _) = Config::from_file(&args.file).map_err(faults)?;
     let compiled = carrack_config::compile(&config, &PortFacts::assumed(&config), None).map_err(faults)?;

@@ -13,6 +13,11 @@ pub fn number(n: u64) -> String {
     out
 }
 
+/// So many of them: `1 worker`, `2,000 workers`.
+pub fn plural(n: u64, word: &str) -> String {
+    format!("{} {word}{}", number(n), if n == 1 { "" } else { "s" })
+}
+
 /// With a sign when it is negative.
 pub fn signed(n: i64) -> String {
     format!("{}{}", if n < 0 { "-" } else { "" }, number(n.unsigned_abs()))

@@ -13,7 +13,7 @@ use carrack_api::{CounterQuery, EventQuery, NoQuery, Params};
 
 use crate::cli::{Show, ShowNat, ShowPcp};
 use crate::fail::{Fail, Outcome};
-use crate::human::{duration, number, utc};
+use crate::human::{duration, number, plural, utc};
 use crate::table::{Table, left, right};
 
 pub fn run(client: &Client, what: Show, json: bool) -> Outcome {
@@ -138,6 +138,7 @@ fn version(out: &mut dyn Write, v: Version) -> io::Result<()> {
 fn health(out: &mut dyn Write, h: Health) -> io::Result<()> {
     let Health { status, workers, generation, uptime_s, problems } = h;
     let uptime = duration(uptime_s);
-    writeln!(out, "{status}: up {uptime}, {workers} workers, configuration generation {generation}")?;
+    let workers = plural(workers.into(), "worker");
+    writeln!(out, "{status}: up {uptime}, {workers}, configuration generation {generation}")?;
     problems.iter().try_for_each(|problem| writeln!(out, "  problem: {problem}"))
 }

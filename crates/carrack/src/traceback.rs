@@ -68,7 +68,8 @@ pub fn run(args: &TraceBackArgs, json: bool) -> Outcome {
 }
 
 fn unreadable(why: String) -> Fail {
-    Fail::Operation(Failure::internal(why))
+    // Not 1, which says that nobody had it.
+    Fail::Usage(Failure::internal(why))
 }
 
 fn print_answer(out: &mut dyn Write, question: &Question, answer: Answer, csv: bool, json: bool) -> Outcome {

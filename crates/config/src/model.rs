@@ -10,7 +10,7 @@ use carrack_host::ArpTimers;
 use carrack_io::DeviceSpec;
 use carrack_nat::policy::{ExhaustedIcmp, Filtering, Limits, Logged, Mapping, Pooling, Timeouts, Unreadable};
 use carrack_pcp::Allowed;
-use carrack_pipeline::snapshot::{EamHosts, Policers, Side, Vlan};
+use carrack_pipeline::snapshot::{EamHosts, IcmpErrors, Policers, Side, Vlan};
 use carrack_xlat::ZeroUdp;
 use carrack_xlat::eam::Entry;
 
@@ -208,6 +208,8 @@ pub struct InterfaceConfig {
     pub up: bool,
     /// Strict reverse-path check.
     pub urpf: bool,
+    /// ICMP errors about packets that come in by it.
+    pub icmp_errors: IcmpErrors,
 }
 
 /// Router advertisements as written.

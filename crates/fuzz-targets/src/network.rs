@@ -59,6 +59,7 @@ fn interface(id: u16, port: u16, vlan: Vlan, side: Side, own: u32, mtu: u16) -> 
             addresses: vec![(inside6(id), Prefix6::of(inside6(id), 64))],
         }),
         urpf: side == Side::Outside,
+        icmp_errors: Default::default(),
     }
 }
 

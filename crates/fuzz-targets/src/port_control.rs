@@ -30,6 +30,7 @@ fn config() -> Config {
         addresses: vec![(ROUTER, Prefix4::of(ROUTER, 8))],
         ipv6: None,
         urpf: false,
+        icmp_errors: Default::default(),
     };
     let served = Served {
         id: InstanceId(0),

@@ -1,5 +1,6 @@
 //! `carrack lab …`.
 
+use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -60,14 +61,24 @@ enum Action {
         /// address of its own, without any state (SIIT, RFC 7915, RFC 7755).
         #[arg(long, group = "shape")]
         siit: bool,
+        /// Print where everything is as JSON instead of what to try.
+        #[arg(long)]
+        json: bool,
     },
     /// Take a lab down; also clears what a killed one left.
     Down {
         #[command(flatten)]
         name: Name,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
     },
     /// List labs.
-    List,
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Run a program in one of a lab's namespaces.
     #[command(after_help = "Example:\n  carrack lab exec sub1 -- curl http://www.example.net/")]
     Exec {
@@ -230,17 +241,17 @@ enum Kind {
 pub fn run(args: LabArgs) -> ExitCode {
     let result = match args.action {
         Action::Demo { choice, json, full } => demo(&choice, json, full),
-        Action::Up { choice, nat64, xlat, siit } => {
+        Action::Up { choice, nat64, xlat, siit, json } => {
             let shape = match (nat64, xlat, siit) {
                 (true, ..) => Shape::Nat64,
                 (_, true, _) => Shape::Xlat464,
                 (.., true) => Shape::Siit,
                 _ => Shape::Nat44,
             };
-            up(&choice, shape)
+            up(&choice, shape, json)
         }
-        Action::Down { name } => down(&name.name),
-        Action::List => list(),
+        Action::Down { name, json } => down(&name.name, json),
+        Action::List { json } => list(json),
         Action::Exec { name, ns, command } => exec(&name.name, ns, &command),
         Action::Memif { flows, seconds, frame, testpmd_reflector, carrack, json } => {
             memif(flows, seconds, frame, testpmd_reflector, carrack, json)
@@ -344,7 +355,7 @@ fn demo(choice: &Choice, json: bool, full: bool) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!report.passed())))
 }
 
-fn up(choice: &Choice, shape: Shape) -> Result<ExitCode> {
+fn up(choice: &Choice, shape: Shape, json: bool) -> Result<ExitCode> {
     command::note_interrupts();
     let mut options = choice.options()?;
     match (&mut options.router, shape) {
@@ -369,6 +380,14 @@ fn up(choice: &Choice, shape: Shape) -> Result<ExitCode> {
     let carrack = matches!(lab.router(), Router::Carrack { .. });
     let socket = router::socket(lab.dir()).display().to_string();
     lab.keep()?;
+    if json {
+        let socket = carrack.then_some(socket);
+        let namespaces = Ns::ALL.map(|ns| (ns.role(), ns.full_name(&name)));
+        let namespaces: BTreeMap<_, _> = namespaces.into_iter().collect();
+        say(&serde_json::json!({ "name": name, "dir": dir, "socket": socket, "namespaces": namespaces })
+            .to_string());
+        return Ok(ExitCode::SUCCESS);
+    }
     say(&format!("Lab `{name}` is up. Config, logs and served files are in {dir}.\n\nTry:"));
     for (ns, line) in to_try(shape) {
         say(&format!("  carrack lab exec{option} {ns} -- {line}"));
@@ -479,29 +498,37 @@ fn executable(given: Option<PathBuf>) -> Result<PathBuf> {
     given.map_or_else(|| std::env::current_exe().context("cannot find this executable"), Ok)
 }
 
-fn down(name: &str) -> Result<ExitCode> {
+fn down(name: &str, json: bool) -> Result<ExitCode> {
     if !plan::valid_name(name) {
         bail!("`{name}` cannot be a lab: names have 1 to 24 of a-z, 0-9 and -");
     }
     if !nix::unistd::geteuid().is_root() {
         bail!("taking a lab down needs root: run the same command with sudo");
     }
-    let text = if Lab::down_by_name(name)? {
-        format!("Lab `{name}` is down.")
-    } else {
-        format!("There is no lab `{name}`.")
-    };
-    say(&text);
+    let was_there = Lab::down_by_name(name)?;
+    say(&match (json, was_there) {
+        (true, _) => serde_json::json!({ "name": name, "was_there": was_there }).to_string(),
+        (false, true) => format!("Lab `{name}` is down."),
+        (false, false) => format!("There is no lab `{name}`; `carrack lab list` shows those there are."),
+    });
     Ok(ExitCode::SUCCESS)
 }
 
-fn list() -> Result<ExitCode> {
+fn list(json: bool) -> Result<ExitCode> {
     let labs = Lab::list();
-    if labs.is_empty() {
-        say("no labs");
+    if json {
+        let row = |(name, router, up): (String, String, bool)| serde_json::json!({ "name": name, "router": router, "up": up });
+        say(&serde_json::Value::from_iter(labs.into_iter().map(row)).to_string());
+        return Ok(ExitCode::SUCCESS);
     }
+    if labs.is_empty() {
+        say("no labs; `carrack lab up` brings one up");
+        return Ok(ExitCode::SUCCESS);
+    }
+    say(&format!("{:<24} {:<20} STATE", "NAME", "ROUTER"));
     for (name, router, in_use) in labs {
-        let state = if in_use { "up" } else { "dead: clear it with `carrack lab down`" };
+        let clear = || format!("dead: clear it with `carrack lab down --name {name}`");
+        let state = if in_use { "up".to_owned() } else { clear() };
         say(&format!("{name:<24} {router:<20} {state}"));
     }
     Ok(ExitCode::SUCCESS)

@@ -4,6 +4,7 @@
 use carrack_base::Proto;
 
 use crate::blocks::Block;
+use crate::deterministic::Deterministic;
 use crate::flow::Inside;
 use crate::line::{BlockRef, NONE, Session};
 use crate::ownership::BlockMap;
@@ -14,32 +15,44 @@ impl Ports {
     pub(crate) fn could_have_given(&self, session: &Session, subscriber: Inside, before: &Self) -> bool {
         let Some(address) = self.number_of(session.outside_ip) else { return false };
         let port = session.outside_port;
-        if !self.is_like(before) {
-            return false;
+        let in_like_block = || {
+            let old = before.number_of(session.outside_ip).and_then(|n| before.block_at(n, port));
+            old.is_some_and(|old| self.block_like(before, old).is_some())
+        };
+        match (&self.deterministic, &before.deterministic) {
+            (Some(now), Some(then)) => {
+                let is_own = |function: &Deterministic| {
+                    let share =
+                        function.share(subscriber).filter(|share| share.outside == session.outside_ip);
+                    share.map(|share| (share.first..=share.last).contains(&port))
+                };
+                match is_own(now) {
+                    None => false,
+                    Some(own) => (own && is_own(then) == Some(true)) || in_like_block(),
+                }
+            }
+            (None, None) => {
+                self.block_size == before.block_size
+                    && self.is_mine(address, port)
+                    && (self.block_size == 0 || in_like_block())
+            }
+            _ => false,
         }
-        if let Some(function) = &self.deterministic {
-            let Some(share) = function.share(subscriber).filter(|s| s.outside == session.outside_ip) else {
-                return false;
-            };
-            let in_block = || {
-                let old = before.number_of(session.outside_ip).and_then(|n| before.block_at(n, port));
-                old.is_some_and(|old| self.block_like(before, old).is_some())
-            };
-            return (share.first..=share.last).contains(&port) || (self.block_size > 0 && in_block());
-        }
-        let old = before.number_of(session.outside_ip).and_then(|address| before.block_at(address, port));
-        self.is_mine(address, port)
-            && (self.block_size == 0 || old.is_some_and(|old| self.block_like(before, old).is_some()))
     }
 
-    /// Are ports given out the same way, so that what one has given out may be the other's?
+    /// Are single ports given out the same way, so that what one has given out may be the other's? Overflow blocks beside
+    /// the shares of deterministic subscribers make no difference to the shares.
     fn is_like(&self, other: &Self) -> bool {
-        self.block_size == other.block_size && self.deterministic.is_some() == other.deterministic.is_some()
+        match (&self.deterministic, &other.deterministic) {
+            (Some(_), Some(_)) => true,
+            (None, None) => self.block_size == other.block_size,
+            _ => false,
+        }
     }
 
     /// The block here that has exactly the ports of a block there, if blocks there can be taken over at all.
     pub(crate) fn block_like(&self, there: &Self, block: BlockRef) -> Option<BlockRef> {
-        if !self.is_like(there) {
+        if !self.is_like(there) || self.block_size != there.block_size {
             return None;
         }
         let row = there.block_row(block);
@@ -50,10 +63,11 @@ impl Ports {
     /// Takes over all that the old tables had given out and that is here too. Addresses keep their numbers, for lines
     /// name them by it; blocks keep theirs where the two cut the address in the same places.
     pub(crate) fn adopt(&mut self, old: &mut Self, paired: bool, now_s: u32) {
-        old.set_forwards(Vec::new(), now_s);
+        old.set_forwards(&mut Vec::new(), now_s);
         let mut fresh: Vec<Option<Address>> =
             std::mem::take(&mut self.addresses).into_iter().map(Some).collect();
         let same_kind = self.is_like(old);
+        let same_blocks = same_kind && self.block_size > 0 && self.block_size == old.block_size;
         // An address that both have keeps its number; the others take what is free then.
         let mut places: Vec<Option<u16>> = Vec::new();
         places.resize(old.addresses.len(), None);
@@ -65,7 +79,7 @@ impl Ports {
             }
             if let Some(from) = old.addresses.get_mut(usize::from(number)).filter(|_| same_kind) {
                 to.subscribers = if paired { from.subscribers } else { 0 };
-                old.blocks_used -= self.adopt_address(to, from, &old.map, now_s);
+                old.blocks_used -= self.adopt_address(to, from, same_blocks.then_some(&*old.map), now_s);
             }
         }
         let mut known = vec![false; fresh.len()];
@@ -88,7 +102,7 @@ impl Ports {
             }
             self.addresses.push(address.unwrap_or_else(Address::hole));
         }
-        if same_kind {
+        if same_blocks {
             self.held.follow(&mut old.held);
             self.idle.follow(&mut old.idle);
         }
@@ -102,15 +116,20 @@ impl Ports {
         }
     }
 
-    /// Bitmaps, hold times and blocks of an address. How many blocks are counted here now, and no longer there.
-    fn adopt_address(&self, to: &mut Address, from: &mut Address, old_map: &BlockMap, now_s: u32) -> u64 {
+    /// Bitmaps and hold times of an address, and its blocks if they are of the old map's size. How many blocks are counted
+    /// here now, and no longer there.
+    fn adopt_address(
+        &self,
+        to: &mut Address,
+        from: &mut Address,
+        old_map: Option<&BlockMap>,
+        now_s: u32,
+    ) -> u64 {
         if let (Some(to), Some(from)) = (&mut to.maps, &mut from.maps) {
             std::mem::swap(to, from);
             to.iter_mut().for_each(|map| map.set_hold_s(self.hold_s, now_s));
         }
-        if self.block_size == 0 {
-            return 0;
-        }
+        let Some(old_map) = old_map else { return 0 };
         if self.map.has_same(to.in_map, old_map, from.in_map) {
             std::mem::swap(&mut to.blocks, &mut from.blocks);
             std::mem::swap(&mut to.claims, &mut from.claims);

@@ -22,8 +22,11 @@ use crate::line::{FORWARD, Mapping, SIX, Session, Subscriber};
 use crate::mediate::GatewayTables;
 use crate::ownership::{BlockMap, WorkerGroup};
 use crate::pins::Pins;
-use crate::policy::{Capacity, Filtering, Instance, NatPolicy, Pooling};
-use crate::reconfigure::{Fate, covers, fates, is_forward_of, is_seen_alike, same_ports, serves};
+use crate::policy::{Capacity, Filtering, Instance, NatPolicy, Pooling, StaticRule};
+use crate::pool::ForwardPorts;
+use crate::reconfigure::{
+    Fate, Laying, covers, fates, forward_ports, is_forward_of, is_seen_alike, same_ports, serves,
+};
 use crate::tables::{Hosts, Permissions};
 
 /// Lines looked at in one call: about as long as a burst takes.
@@ -41,6 +44,8 @@ pub struct Change {
     fates: Vec<Fate>,
     /// Port tables of each new instance; `None` where it can keep those it has.
     fresh: Vec<Option<InstanceState>>,
+    /// Ports of forward rules, by new instance.
+    forwards: Vec<Vec<ForwardPorts>>,
     permissions: Option<Permissions>,
     hosts: Option<Hosts>,
     pins: Option<Pins>,
@@ -90,12 +95,14 @@ impl Change {
             .then(|| GatewayTables::new(capacity.controls, hasher, small))
             .transpose()?;
         let directory = Directory::new(&new, group);
+        let forwards = new.instances.iter().map(forward_ports).collect();
         let retired = Vec::new();
         Ok(Box::new(Self {
             policy: new,
             directory,
             fates,
             fresh,
+            forwards,
             permissions,
             hosts,
             pins,
@@ -168,6 +175,7 @@ impl Nat {
         while !self.advance(now) {}
         let ended = self.ended_by_change();
         drop(self.commit(now));
+        while !self.lay_some(now.s()) {}
         Ok(ended)
     }
 
@@ -184,6 +192,8 @@ impl Nat {
     pub fn begin(&mut self, change: Box<Change>) -> Option<Box<Change>> {
         let step = if change.reaches_sessions() { Step::Sessions } else { Step::Ready };
         let before = self.abandon();
+        // Of forward rules that the change does away with no more may be made; the others are tried again after it.
+        self.forwards_missing |= self.laying.take().is_some();
         // Invariant: the change was prepared for the policy in force; of another it could not tell what stays.
         debug_assert_eq!(change.fates.len(), self.policy.instances.len());
         self.transition = Some(Transition { change, step, cursor: 0, ended: 0 });
@@ -386,6 +396,8 @@ impl Nat {
     /// waits for it. `None` when none was under way.
     ///
     /// To be called when [`Nat::advance`] has said that all lines are prepared; those that are not are prepared here.
+    /// Mappings of forward rules follow, a few with each [`Nat::expire`], as long as [`Nat::is_laying`]; nobody else gets
+    /// their ports meanwhile.
     pub fn commit(&mut self, now: Now) -> Option<Box<Change>> {
         while !self.advance(now) {}
         let Transition { mut change, .. } = self.transition.take()?;
@@ -400,7 +412,10 @@ impl Nat {
         self.take_states(&mut change, now.s());
         let to = |at: usize| change.fates.get(at).and_then(|fate| fate.to);
         self.slots = self.slots.moved(self.policy.instances.len(), to);
-        self.add_forwards(now.s());
+        for (state, forwards) in self.states.iter_mut().zip(&mut change.forwards) {
+            state.ports.set_forwards(forwards, now.s());
+        }
+        (self.laying, self.forwards_missing) = (Some(Laying::default()), false);
         let timeouts = old.instances.iter().map(|i| &i.timeouts);
         self.renewal.start(timeouts.ne(self.policy.instances.iter().map(|i| &i.timeouts)));
         self.renew_some(now.s());
@@ -437,7 +452,8 @@ impl Nat {
         change.retired.extend(old.into_iter().flatten());
     }
 
-    /// Refuses a session that the change under way would end: before anything is taken for it.
+    /// Refuses a session that the change under way would end, and a mapping that a new forward rule is about to make: before
+    /// anything is taken for it.
     /// `mapping_new` says that it would need a mapping as well.
     #[inline]
     pub(crate) fn may_begin(
@@ -448,10 +464,25 @@ impl Nat {
         mapping_new: bool,
     ) -> Result<(), Reason> {
         match &self.transition {
+            None if mapping_new && self.laying.is_some() && self.is_led_to(at, inside) => {
+                Err(Reason::NatPoolChanging)
+            }
             None => Ok(()),
             Some(transition) if self.stays(&transition.change, at, inside, remote_ip, mapping_new) => Ok(()),
             Some(_) => Err(Reason::NatPoolChanging),
         }
+    }
+
+    /// Does a forward rule lead to the host? Then it waits for the rule's mapping rather than be given another.
+    #[cold]
+    fn is_led_to(&self, at: usize, inside: Inside) -> bool {
+        let Some(instance) = self.policy.instances.get(at) else { return false };
+        let maybe = match inside {
+            Inside::V4(ip) => self.directory.is_led_to(instance.inside_vrf, ip),
+            Inside::V6(_) => true,
+        };
+        let leads = |rule: &StaticRule| matches!(rule, StaticRule::Forward { .. }) && rule.leads_to(inside);
+        maybe && instance.statics.iter().any(leads)
     }
 
     #[cold]

@@ -365,6 +365,12 @@ impl Directory {
         concerned.then(|| self.owner_of_inside(vrf, ip))
     }
 
+    /// Does a static rule lead to the inside address?
+    #[must_use]
+    pub(crate) fn is_led_to(&self, vrf: VrfId, ip: u32) -> bool {
+        find(&self.led_to, vrf, ip).is_some()
+    }
+
     /// The worker that owns the subscriber of an IPv6 packet to a NAT64 prefix.
     #[must_use]
     pub fn owner_of_embedded(&self, vrf: VrfId, source: u128, embedded: &Embedded) -> WorkerId {

@@ -20,6 +20,7 @@ use crate::mediate::Controls;
 use crate::ownership::WorkerGroup;
 use crate::policy::{Capacity, Instance, NatPolicy};
 use crate::pool::Ports;
+use crate::reconfigure::Laying;
 use crate::renew::Renewal;
 use crate::rewrite::translate;
 use crate::rng::Rng;
@@ -150,6 +151,8 @@ pub struct Nat {
     pub(crate) error_way: Way,
     /// Did a forward rule find the mapping table full?
     pub(crate) forwards_missing: bool,
+    /// Forward rules on their way into force.
+    pub(crate) laying: Option<Laying>,
     /// What sessions have still to learn of the policy in force.
     pub(crate) renewal: Renewal,
     /// The policy that shall be in force next.
@@ -198,6 +201,7 @@ impl Nat {
             expected: Vec::with_capacity(carrack_base::BURST_PACKETS_MAX),
             error_way: Way::default(),
             forwards_missing: false,
+            laying: None,
             renewal: Renewal::NOTHING,
             transition: None,
             slots: Slots::default(),

@@ -30,6 +30,7 @@ impl Nat {
             self.release_idle_blocks(at, now.s());
         }
         self.renew_some(now.s());
+        self.lay_some(now.s());
         self.end_pins(now.s());
         if now.s() != self.second_s {
             self.second_s = now.s();

@@ -94,6 +94,15 @@ impl Address {
     }
 }
 
+/// Ports that a forward rule leads in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ForwardPorts {
+    pub(crate) ip: u32,
+    pub(crate) proto: Proto,
+    pub(crate) first: u16,
+    pub(crate) last: u16,
+}
+
 /// What an allocation gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Allocated {
@@ -126,8 +135,8 @@ pub(crate) struct Ports {
     pub(crate) hold_s: u32,
     /// Most ports of an address and protocol that this worker holds.
     pub(crate) held_ports_max: u32,
-    /// Ports of forward rules in this worker's share: (address, protocol, port), sorted. Never given to a mapping.
-    forwards: Vec<(u16, u8, u16)>,
+    /// Ports of forward rules, sorted. Never given to a mapping.
+    forwards: Vec<ForwardPorts>,
     pub(crate) deterministic: Option<Deterministic>,
     bytes: u64,
     pages: &'static str,
@@ -282,26 +291,30 @@ impl Ports {
         self.addresses.get(usize::from(address)).map(|a| a.ip)
     }
 
-    /// Tells which ports of which addresses forward rules use: (address number, protocol, port), sorted. They are
-    /// kept from everybody else as soon as they are free; those that are no rule's any more are given back.
-    pub(crate) fn set_forwards(&mut self, forwards: Vec<(u16, u8, u16)>, now_s: u32) {
-        let before = std::mem::replace(&mut self.forwards, forwards);
-        for (address, proto, port) in before {
-            if !self.is_forwarded(address, proto, port) {
-                let proto = Proto::from_index(proto);
-                let hold = proto != Proto::Tcp;
-                let freed = self.bits(address, proto).is_some_and(|bits| bits.free(port, now_s, hold));
-                self.count_used(proto, -i64::from(freed && self.is_counted(address, port)));
+    /// Tells which ports forward rules use, sorted, none twice; what was told before comes back. They are kept from
+    /// everybody else from now on; those that are no rule's any more are given back. [`Ports::take_forward`] takes them.
+    pub(crate) fn set_forwards(&mut self, forwards: &mut Vec<ForwardPorts>, now_s: u32) {
+        std::mem::swap(&mut self.forwards, forwards);
+        for gone in forwards.iter() {
+            let Some(address) = self.number_of(gone.ip) else { continue };
+            for port in gone.first..=gone.last {
+                if !self.is_forwarded(gone.ip, gone.proto, port) {
+                    let hold = gone.proto != Proto::Tcp;
+                    let freed =
+                        self.bits(address, gone.proto).is_some_and(|bits| bits.free(port, now_s, hold));
+                    self.count_used(gone.proto, -i64::from(freed && self.is_counted(address, port)));
+                }
             }
         }
-        for at in 0..self.forwards.len() {
-            let Some((address, proto, port)) = self.forwards.get(at).copied() else { return };
-            let proto = Proto::from_index(proto);
-            let taken = self
-                .bits(address, proto)
-                .is_some_and(|bits| !bits.is_used(port) && bits.alloc_exact(port, now_s));
-            self.count_used(proto, i64::from(taken && self.is_counted(address, port)));
-        }
+    }
+
+    /// A forward rule's port is in use from now on, if this worker may come to give it out.
+    pub(crate) fn take_forward(&mut self, ip: u32, proto: Proto, port: u16, now_s: u32) {
+        let Some(address) = self.number_of(ip).filter(|address| self.is_mine(*address, port)) else { return };
+        let taken = self
+            .bits(address, proto)
+            .is_some_and(|bits| !bits.is_used(port) && bits.alloc_exact(port, now_s));
+        self.count_used(proto, i64::from(taken && self.is_counted(address, port)));
     }
 
     /// Does a forward rule's port count here? Blocks may be anybody's, so every worker keeps the port from its
@@ -326,8 +339,19 @@ impl Ports {
         home.is_some_and(|a| a.ports > 0 && (a.first..=a.last()).contains(&port))
     }
 
-    fn is_forwarded(&self, address: u16, proto: u8, port: u16) -> bool {
-        self.forwards.binary_search(&(address, proto, port)).is_ok()
+    fn is_forwarded(&self, ip: u32, proto: Proto, port: u16) -> bool {
+        let after =
+            self.forwards.partition_point(|ports| (ports.ip, ports.proto, ports.first) <= (ip, proto, port));
+        let found = after.checked_sub(1).and_then(|at| self.forwards.get(at));
+        found.is_some_and(|ports| (ports.ip, ports.proto) == (ip, proto) && port <= ports.last)
+    }
+
+    /// Ports of forward rules of an address and protocol.
+    fn forwards_of(&self, ip: u32, proto: Proto) -> impl Iterator<Item = u16> {
+        let first = self.forwards.partition_point(|ports| (ports.ip, ports.proto) < (ip, proto));
+        let these = self.forwards.iter().skip(first);
+        let these = these.take_while(move |ports| (ports.ip, ports.proto) == (ip, proto));
+        these.flat_map(|ports| ports.first..=ports.last)
     }
 
     pub(crate) fn bits(&mut self, address: u16, proto: Proto) -> Option<&mut PortMap> {
@@ -493,7 +517,7 @@ impl Ports {
             let home = self.addresses.get_mut(usize::from(address))?;
             let port = take_port(home.maps.as_mut()?.get_mut(proto)?, range.clone(), wish, now_s, rng)?;
             let ip = home.ip;
-            if !self.is_forwarded(address, wish.proto as u8, port) {
+            if !self.is_forwarded(ip, wish.proto, port) {
                 self.count_used(wish.proto, 1);
                 return Some(Allocated { address, ip, port });
             }
@@ -566,20 +590,13 @@ impl Ports {
 
     /// The row of the address at that place of the pools.
     pub(crate) fn row(&self, instance: &Instance, place: usize) -> Option<PoolRow> {
-        let number = usize::from(*self.by_map.get(place)?);
-        let address = self.addresses.get(number)?;
-        let counted_elsewhere = |proto: usize| {
-            let here =
-                self.forwards.iter().filter(|f| usize::from(f.0) == number && usize::from(f.1) == proto);
-            here.filter(|f| !self.is_counted(f.0, f.2)).count() as u32
-        };
-        let used = |proto: usize| {
-            address
-                .maps
-                .as_ref()
-                .and_then(|maps| maps.get(proto))
-                .map_or(0, PortMap::used)
-                .saturating_sub(counted_elsewhere(proto))
+        let number = *self.by_map.get(place)?;
+        let address = self.addresses.get(usize::from(number))?;
+        let used = |proto: Proto| {
+            let Some(map) = address.map(proto) else { return 0 };
+            let elsewhere = |port: &u16| map.is_used(*port) && !self.is_counted(number, *port);
+            let elsewhere = self.forwards_of(address.ip, proto).filter(elsewhere).count() as u32;
+            map.used().saturating_sub(elsewhere)
         };
         Some(PoolRow {
             instance: instance.id,
@@ -592,7 +609,7 @@ impl Ports {
             } else {
                 0
             },
-            ports_used: [used(0), used(1), used(2)],
+            ports_used: Proto::WITH_PORTS.map(used),
             blocks_total: address.home_blocks,
             blocks_used: address.claims.count(),
         })

@@ -8,6 +8,7 @@ use crate::flow::{Direction, Inside};
 use crate::line::{FORWARD, INDEPENDENT, Mapping, NO_ADDRESS, NONE, SIX, Session};
 use crate::nat64::Nat64;
 use crate::policy::{Assignment, Instance, NatPolicy, StaticRule};
+use crate::pool::ForwardPorts;
 
 /// What becomes of one old instance.
 #[derive(Debug)]
@@ -18,38 +19,70 @@ pub(crate) struct Fate {
     pub(crate) reach_changed: bool,
 }
 
+/// Ports of forward rules that come into force in one call: about as long as a burst takes.
+const FORWARDS_AT_ONCE: u32 = 64;
+
+/// How far the forward rules have come into force.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Laying {
+    instance: usize,
+    rule: usize,
+    step: u16,
+}
+
+/// What forward rules keep from everybody else, for [`Ports::set_forwards`](crate::pool::Ports::set_forwards).
+pub(crate) fn forward_ports(instance: &Instance) -> Vec<ForwardPorts> {
+    let ports = |rule: &StaticRule| match *rule {
+        StaticRule::Forward { proto, outside, outside_port, count, .. } => Some(ForwardPorts {
+            ip: outside,
+            proto,
+            first: outside_port,
+            last: outside_port.saturating_add(count.saturating_sub(1)),
+        }),
+        StaticRule::OneToOne { .. } => None,
+    };
+    let mut all: Vec<ForwardPorts> = instance.statics.iter().filter_map(ports).collect();
+    all.sort_unstable();
+    all
+}
+
 impl Nat {
-    /// Makes the mappings of forward rules, each on the worker that owns its inside address.
-    pub(crate) fn add_forwards(&mut self, now_s: u32) {
-        self.forwards_missing = false;
+    /// Are forward rules still to come into force after a change? [`Nat::expire`] makes some each time.
+    #[must_use]
+    pub const fn is_laying(&self) -> bool {
+        self.laying.is_some()
+    }
+
+    /// Makes a few more mappings of forward rules, each on the worker that owns its inside address. True when all are.
+    pub(crate) fn lay_some(&mut self, now_s: u32) -> bool {
+        let Some(mut at) = self.laying.take() else { return true };
         let policy = self.policy.clone();
-        for instance in &policy.instances {
-            let mut ports = Vec::new();
-            for rule in &instance.statics {
-                let StaticRule::Forward { proto, outside, outside_port, count, inside, inside_port } = *rule
-                else {
-                    continue;
-                };
-                let state = self.states.get(instance.id.index());
-                let number = state.and_then(|state| state.ports.number_of(outside));
-                for step in 0..count {
-                    let port = outside_port.wrapping_add(step);
-                    // The worker that gives out the port keeps it from its subscribers, whoever owns the mapping.
-                    let state = self.states.get(instance.id.index());
-                    if let (Some(number), Some(state)) = (number, state)
-                        && state.ports.is_mine(number, port)
-                        && self.gives_out(state, instance, (outside, port))
-                    {
-                        ports.push((number, proto as u8, port));
-                    }
-                    let to = (inside, inside_port.wrapping_add(step));
-                    self.add_forward(instance, proto, (outside, port), to);
+        for _ in 0..FORWARDS_AT_ONCE {
+            let Some(instance) = policy.instances.get(at.instance) else { return true };
+            match instance.statics.get(at.rule) {
+                Some(StaticRule::Forward { proto, outside, outside_port, count, inside, inside_port })
+                    if at.step < *count =>
+                {
+                    let outside = (*outside, outside_port.wrapping_add(at.step));
+                    self.reserve_forward(instance, *proto, outside, now_s);
+                    self.add_forward(instance, *proto, outside, (*inside, inside_port.wrapping_add(at.step)));
+                    at.step += 1;
                 }
+                Some(_) => at = Laying { rule: at.rule + 1, step: 0, ..at },
+                None => at = Laying { instance: at.instance + 1, rule: 0, step: 0 },
             }
-            ports.sort_unstable();
-            if let Some(state) = self.states.get_mut(instance.id.index()) {
-                state.ports.set_forwards(ports, now_s);
-            }
+        }
+        self.laying = Some(at);
+        false
+    }
+
+    /// The worker that gives out the port keeps it from its subscribers, whoever owns the mapping.
+    fn reserve_forward(&mut self, instance: &Instance, proto: Proto, outside: (u32, u16), now_s: u32) {
+        let at = instance.id.index();
+        if self.states.get(at).is_some_and(|state| self.gives_out(state, instance, outside))
+            && let Some(state) = self.states.get_mut(at)
+        {
+            state.ports.take_forward(outside.0, proto, outside.1, now_s);
         }
     }
 
@@ -118,22 +151,10 @@ impl Nat {
     /// Forward rules that found the mapping table full are tried again each second, until all have their mapping.
     pub(crate) fn retry_forwards(&mut self) {
         // A change under way has done away with those it has no use for.
-        if self.transition.is_some() || !std::mem::take(&mut self.forwards_missing) {
+        if self.transition.is_some() || self.laying.is_some() || !std::mem::take(&mut self.forwards_missing) {
             return;
         }
-        let policy = self.policy.clone();
-        for instance in &policy.instances {
-            for rule in &instance.statics {
-                let StaticRule::Forward { proto, outside, outside_port, count, inside, inside_port } = *rule
-                else {
-                    continue;
-                };
-                for step in 0..count {
-                    let at = (outside, outside_port.wrapping_add(step));
-                    self.add_forward(instance, proto, at, (inside, inside_port.wrapping_add(step)));
-                }
-            }
-        }
+        self.laying = Some(Laying::default());
     }
 }
 

@@ -4,8 +4,9 @@ mod common;
 
 use std::sync::Arc;
 
-use carrack_base::Reason;
-use carrack_nat::policy::{Assignment, Instance, NatPolicy, Pooling};
+use carrack_base::{Proto, Reason};
+use carrack_nat::Inside;
+use carrack_nat::policy::{Assignment, Instance, NatPolicy, Pooling, StaticRule};
 use carrack_nat::row::Endpoint;
 use common::*;
 
@@ -42,6 +43,9 @@ fn finish(w: &mut World) -> u64 {
         while !nat.advance(now) {}
         ended += nat.ended_by_change();
         assert!(nat.commit(now).is_some());
+        while nat.is_laying() {
+            nat.expire(now);
+        }
     }
     w.take_events();
     ended
@@ -54,6 +58,50 @@ fn fill(w: &mut World, hosts: u32) -> Vec<(String, Endpoint)> {
 
 fn is_first_pool(outside: Endpoint) -> bool {
     outside.ip >> 8 == addr("192.0.2.0") >> 8
+}
+
+/// However many ports are forwarded, packets wait for a few of them at most. Those that have no mapping yet are nobody
+/// else's already, and the hosts they are for get no other.
+#[test]
+fn a_reload_puts_a_few_forwarded_ports_in_force_at_once() {
+    let ports: u16 = 1_000;
+    let plain = instance_with(|i| i.pools = vec![pool(0, &["192.0.2.1"], 2_000, 3_023)]);
+    let rule = StaticRule::Forward {
+        proto: Proto::Udp,
+        outside: addr("192.0.2.1"),
+        outside_port: 2_000,
+        count: ports,
+        inside: Inside::V4(addr("10.0.9.9")),
+        inside_port: 7_000,
+    };
+    let mut w = world(plain.clone());
+    let laid = |w: &mut World| w.mappings().iter().filter(|mapping| mapping.is_static).count();
+    begin(&mut w, &policy(Instance { statics: vec![rule], ..plain.clone() }));
+    let now = w.now;
+    while !w.nats[0].advance(now) {}
+    assert!(w.nats[0].commit(now).is_some());
+    assert_eq!(laid(&mut w), 0, "none at the change-over itself");
+    for host in 0..24 {
+        let outside = w.udp_out(&format!("10.0.0.{host}:1"), SERVER).unwrap();
+        assert!(outside.port >= 2_000 + ports, "{outside:?} is forwarded");
+    }
+    assert_eq!(w.udp_out("10.0.0.99:1", SERVER), Err(Reason::NatPoolExhausted));
+    assert_eq!(w.udp_out("10.0.9.9:7999", SERVER), Err(Reason::NatPoolChanging));
+    let mut turns = 0;
+    while w.nats[0].is_laying() {
+        let before = laid(&mut w);
+        w.nats[0].expire(now);
+        assert!(laid(&mut w) - before <= 64);
+        turns += 1;
+    }
+    assert_eq!((laid(&mut w), turns), (usize::from(ports), 16));
+    assert_eq!(w.udp_in("198.51.100.2:2", e("192.0.2.1:2999")), Ok(e("10.0.9.9:7999")));
+    assert_eq!(w.udp_out("10.0.9.9:7999", SERVER), Ok(e("192.0.2.1:2999")));
+    check::invariants(&mut w);
+    // What is no rule's any more is everybody's again.
+    assert_eq!(w.configure(vec![plain]), 2);
+    w.wait(301 + 62 + 125);
+    check::empty(&mut w);
 }
 
 /// However many sessions a reload ends, packets wait for a few of them at most; the others go on until their turn, and

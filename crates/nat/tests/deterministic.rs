@@ -163,10 +163,63 @@ fn overflow_blocks_survive_a_reload_that_leaves_them_alone() {
     }
     let mut none = overflowing();
     none.assignment = Assignment::Deterministic { ports_per_subscriber: 100, overflow: None };
-    assert_eq!(w.configure(vec![none]), 150, "blocks and none are not alike");
+    assert_eq!(w.configure(vec![none.clone()]), 50, "those in a block");
     check::invariants(&mut w);
+    for (n, outside) in outside.iter().enumerate().take(100) {
+        assert_eq!(w.udp_in("198.51.100.1:1", *outside), Ok(e(&format!("10.0.0.9:{}", n + 1))));
+    }
     w.wait(301 + 125);
     check::empty(&mut w);
+}
+
+/// RFC 7422 §2: an overflow range that comes, goes or is cut otherwise ends the sessions of those whose share moves or
+/// whose block goes, and no others.
+#[test]
+fn overflow_that_comes_or_is_cut_otherwise_leaves_shares_alone() {
+    for workers in [1, 3] {
+        let blocks = |size| {
+            let blocks = BlockRules { size, per_subscriber_max: 2, idle_release_s: 60 };
+            instance_with(|i| {
+                *i = overflowing();
+                let overflow = Some(Overflow { ports: 8_192, blocks });
+                i.assignment = Assignment::Deterministic { ports_per_subscriber: 1_000, overflow };
+            })
+        };
+        let mut none = overflowing();
+        none.assignment = Assignment::Deterministic { ports_per_subscriber: 1_000, overflow: None };
+        let share =
+            |it: &Instance, ip: &str| Deterministic::of(it).unwrap().share(Inside::V4(addr(ip))).unwrap();
+        let (same, moves) = ("10.0.0.9", "10.0.0.70");
+        assert_eq!(share(&none, same), share(&blocks(64), same));
+        assert_ne!(share(&none, moves), share(&blocks(64), moves));
+        let mut w = World::new(vec![none.clone()], workers, SMALL);
+        let mut kept: Vec<_> =
+            (1..=900).map(|n| w.udp_out(&format!("{same}:{n}"), "198.51.100.1:1").unwrap()).collect();
+        for n in 1..=5 {
+            w.udp_out(&format!("{moves}:{n}"), "198.51.100.1:1").unwrap();
+        }
+        assert_eq!(w.configure(vec![blocks(64)]), 5, "those of the share that moves");
+        check::invariants(&mut w);
+        let alive = |w: &mut World, kept: &[carrack_nat::row::Endpoint]| {
+            for (n, outside) in kept.iter().enumerate() {
+                assert_eq!(w.udp_in("198.51.100.1:1", *outside), Ok(e(&format!("{same}:{}", n + 1))));
+            }
+            check::invariants(w);
+        };
+        alive(&mut w, &kept);
+        // A hundred more of his own, then a block.
+        kept.extend((901..=1_000).map(|n| w.udp_out(&format!("{same}:{n}"), "198.51.100.1:1").unwrap()));
+        for n in 1_001..=1_010 {
+            let outside = w.udp_out(&format!("{same}:{n}"), "198.51.100.1:1").unwrap();
+            assert!(outside.port >= 57_344, "{outside:?}");
+        }
+        assert_eq!(w.configure(vec![blocks(128)]), 10, "those of the block");
+        alive(&mut w, &kept);
+        assert_eq!(w.configure(vec![none]), 0);
+        alive(&mut w, &kept);
+        w.wait(301 + 62 + 125);
+        check::empty(&mut w);
+    }
 }
 
 /// `nat-pool-exhausted`: a subscriber behind the end of the pool has no share.

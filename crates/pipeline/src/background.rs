@@ -34,6 +34,7 @@ impl Worker {
         }
         self.nat.expire(now);
         self.prepare_some(now);
+        self.tell_taken();
         self.end_overdue(now, pool);
         self.dumps.turn(&mut self.nat, &self.translators, now);
         self.send_events(now);

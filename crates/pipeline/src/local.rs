@@ -10,7 +10,7 @@ use carrack_wire::ipv4::Ipv4View;
 use crate::burst::{Meta, Resume};
 use crate::forward::Refused;
 use crate::mailbox::{PacketSlot, TraceOutcome};
-use crate::plan::Hop;
+use crate::plan::{Hop, Line};
 use crate::snapshot::Side;
 use crate::stats::Stage;
 use crate::worker::Worker;
@@ -108,7 +108,9 @@ impl Worker {
         now: Now,
         pool: &mut dyn FramePool,
     ) {
-        if meta.own {
+        // RFC 5508 REQ-9, RFC 5382 REQ-4a: policy may want silence.
+        let is_allowed = |line: &Line| line.icmp_errors.allows(reason.info().icmp);
+        if meta.own || !self.plan.line(meta.ingress).is_none_or(is_allowed) {
             return;
         }
         if meta.family == Family::V6 {

@@ -11,7 +11,7 @@ use carrack_wire::ethernet::{MacAddr, ethertype};
 use carrack_wire::vlan::is_tag;
 
 use crate::parse::common_link;
-use crate::snapshot::{Interface, Ipv6Interface, NextHop, Side, Snapshot, Vlan};
+use crate::snapshot::{IcmpErrors, Interface, Ipv6Interface, NextHop, Side, Snapshot, Vlan};
 
 /// Longest link header: Ethernet with two tags.
 pub const L2_BYTES_MAX: usize = 22;
@@ -62,6 +62,8 @@ pub struct Line {
     pub up: bool,
     /// Check sources against routes.
     pub urpf: bool,
+    /// Errors that senders behind it get.
+    pub icmp_errors: IcmpErrors,
     /// Largest IP packet.
     pub mtu: u16,
     /// Own MAC address.
@@ -472,6 +474,7 @@ fn line_of(snapshot: &Snapshot, interface: &Interface) -> Line {
         side: interface.side,
         up: interface.up,
         urpf: interface.urpf,
+        icmp_errors: interface.icmp_errors,
         mtu: interface.mtu,
         mac: interface.mac,
         address: interface.addresses.first().map_or(0, |(address, _)| *address),

@@ -20,11 +20,28 @@ pub(crate) struct Next {
     heard_s: u32,
 }
 
+/// A plan in force that is not all in effect yet, or of which the control plane has not been told.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    generation: u64,
+    sessions_ended: u64,
+}
+
 impl Worker {
     /// Is there something to make ready? Then the time between bursts is not idle.
     #[must_use]
     pub fn is_preparing(&self) -> bool {
-        self.next.as_ref().is_some_and(|next| !next.told)
+        self.taken.is_some() || self.next.as_ref().is_some_and(|next| !next.told)
+    }
+
+    /// Tells the control plane of the plan in force, once its forward rules are too.
+    pub(crate) fn tell_taken(&mut self) {
+        if self.taken.is_none() || self.nat.is_laying() || self.mail.events.slots() < 4 {
+            return;
+        }
+        if let Some(Taken { generation, sessions_ended }) = self.taken.take() {
+            let _ = self.mail.events.push(Event::Reconfigured { generation, sessions_ended });
+        }
     }
 
     pub(crate) fn prepare(&mut self, plan: Arc<Plan>, change: Box<Change>, now: Now) {
@@ -63,7 +80,7 @@ impl Worker {
         let old = std::mem::replace(&mut self.plan, next.plan);
         self.translators.renumber(&old.snapshot.siit, &self.plan.snapshot.siit);
         self.leave_interfaces(&old, now);
-        let _ = self.mail.events.push(Event::Reconfigured { generation, sessions_ended });
+        self.taken = Some(Taken { generation, sessions_ended });
         let _ = self.mail.events.push(Event::Retired { plan: old, change });
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use carrack_base::{IfIndex, PortId, Prefix4, Prefix6, VrfId};
+use carrack_base::{IcmpReply, IfIndex, PortId, Prefix4, Prefix6, VrfId};
 use carrack_nat::policy::{Capacity, NatPolicy};
 use carrack_wire::ethernet::MacAddr;
 use carrack_xlat::Siit;
@@ -76,6 +76,32 @@ pub struct Interface {
     pub ipv6: Option<Ipv6Interface>,
     /// Refuse packets whose source is not routed back to this interface (RFC 3704 strict mode).
     pub urpf: bool,
+    /// Which senders behind it are told why their packets were dropped.
+    pub icmp_errors: IcmpErrors,
+}
+
+/// Which ICMP errors the router makes of packets that came in by an interface (RFC 5508 REQ-9, RFC 5382 REQ-4a).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IcmpErrors {
+    /// All that the reasons of drops ask for.
+    #[default]
+    All,
+    /// That a packet is too big for its way, and nothing else.
+    PathMtu,
+    /// None.
+    None,
+}
+
+impl IcmpErrors {
+    /// May this answer be sent?
+    #[must_use]
+    pub const fn allows(self, reply: IcmpReply) -> bool {
+        match self {
+            Self::All => true,
+            Self::PathMtu => matches!(reply, IcmpReply::FragmentationNeeded),
+            Self::None => false,
+        }
+    }
 }
 
 /// IPv6 on an interface. Addresses in host byte order.

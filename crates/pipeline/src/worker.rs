@@ -21,7 +21,7 @@ use crate::parse6::check_path6;
 use crate::pieces::Pieces;
 use crate::plan::{Hop, Plan};
 use crate::policer::Buckets;
-use crate::reload::Next;
+use crate::reload::{Next, Taken};
 use crate::snapshot::{Side, WorkerSizes};
 use crate::stats::{SAMPLE_EVERY, Stage, WorkerStats};
 use crate::taps::Taps;
@@ -55,6 +55,7 @@ pub struct Worker {
     pub(crate) plan: Arc<Plan>,
     /// What it will forward by next.
     pub(crate) next: Option<Next>,
+    pub(crate) taken: Option<Taken>,
     pub(crate) nat: Nat,
     pub(crate) neighbours: Neighbours,
     pub(crate) fragments: Fragments,
@@ -129,6 +130,7 @@ impl Worker {
             lane: Some(Box::new(Lane::new())),
             plan,
             next: None,
+            taken: None,
         })
     }
 

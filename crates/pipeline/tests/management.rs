@@ -372,6 +372,33 @@ fn packets_go_on_while_a_reload_is_made_ready() {
     assert_eq!(world.pass(IN, &stays).src(), "10.0.0.7:5000");
 }
 
+/// A reload is done when the last of its forwarded ports leads somewhere.
+#[test]
+fn a_reload_is_told_when_its_last_forwarded_port_is_in_force() {
+    let mut world = world();
+    world.snapshot.generation = 2;
+    nat(&mut world.snapshot, |i| {
+        i.statics = vec![carrack_nat::policy::StaticRule::Forward {
+            proto: carrack_base::Proto::Udp,
+            outside: i.pools[0].ranges[0].first,
+            outside_port: 10_000,
+            count: 100,
+            inside: carrack_nat::Inside::V4("10.0.0.7".parse::<std::net::Ipv4Addr>().unwrap().into()),
+            inside_port: 20_000,
+        }];
+    });
+    let plan = Arc::new(Plan::new(Arc::new(world.snapshot.clone())));
+    let change = world.workers[0].nat().prepare_change(plan.snapshot.nat.clone()).unwrap();
+    assert!(world.ends[0].commands.push(Command::Prepare { plan, change }).is_ok());
+    world.turn();
+    world.command(|| Command::Commit { generation: 2 });
+    let done = |world: &World| world.events.iter().any(|e| matches!(e, Event::Reconfigured { .. }));
+    world.once(0);
+    assert!(!done(&world) && world.workers[0].is_preparing(), "64 of 100");
+    world.turn();
+    assert!(done(&world) && !world.workers[0].is_preparing());
+}
+
 /// A reload that is taken back has changed nothing that is in force, and its memory is freed elsewhere.
 #[test]
 fn a_reload_taken_back_leaves_the_old_plan_in_force() {

@@ -4,7 +4,7 @@ mod common;
 
 use carrack_base::{IfIndex, Proto, Reason};
 use carrack_nat::policy::{ExhaustedIcmp, StaticRule};
-use carrack_pipeline::snapshot::{NextHop, Side, Vlan};
+use carrack_pipeline::snapshot::{IcmpErrors, NextHop, Side, Vlan};
 use carrack_wire::tcp::flag;
 use common::*;
 
@@ -152,6 +152,17 @@ fn a_made_up_error_from_inside_shows_no_inside_address_outside() {
     // About a packet of an exempt remote, and to it.
     let sent = world.pass(IN, &icmp_error(IN, "10.0.0.5", "203.0.113.9", 3, 3, &about[1][14..]));
     assert_eq!(sent.addresses().0, "10.0.0.5");
+}
+
+/// RFC 5382 REQ-4a: where policy wants silence, an unsolicited SYN is counted and never answered.
+#[test]
+fn an_unsolicited_syn_is_never_answered_where_policy_wants_silence() {
+    for silent in [IcmpErrors::PathMtu, IcmpErrors::None] {
+        let mut world = world_with(|s| on(s, IF_OUT, |i| i.icmp_errors = silent));
+        assert!(world.send(OUT, &tcp(OUT, REMOTE, "192.0.2.1:5000", SYN)).is_empty());
+        assert!(world.wait_ms(7_000).is_empty());
+        assert_eq!(world.new_drops(), [(Reason::NatTcpUnsolicitedSyn, 1)]);
+    }
 }
 
 /// RFC 5382 REQ-4: silent for 6 s, then told by the router.

@@ -3,6 +3,7 @@
 mod common;
 
 use carrack_base::Reason;
+use carrack_pipeline::snapshot::IcmpErrors;
 use carrack_wire::tcp::flag;
 use common::check::{reassemble, whole_is_right};
 use common::*;
@@ -25,6 +26,26 @@ fn ttl_expires_before_the_nat_and_quotes_the_original_packet() {
         assert_eq!(sent[0].quoted(), &frame[14..]);
     }
     assert_eq!(world.sessions(), 0);
+}
+
+/// RFC 5508 REQ-9: policy keeps errors from being sent to whom an interface leads to; path MTU discovery may be spared.
+#[test]
+fn errors_are_kept_from_an_interface_by_policy() {
+    let big =
+        packet(IN, "10.0.0.5", "198.51.100.7").dont_fragment().payload(&[0; 1_400]).udp(1_000, 53).build();
+    let dying = packet(IN, "10.0.0.5", "198.51.100.7").ttl(1).udp(1_000, 33_434).build();
+    for (policy, about_big, about_dying) in
+        [(IcmpErrors::All, 1, 1), (IcmpErrors::PathMtu, 1, 0), (IcmpErrors::None, 0, 0)]
+    {
+        let mut world = world_with(|s| {
+            on(s, IF_OUT, |i| i.mtu = 1_000);
+            on(s, IF_IN, |i| i.icmp_errors = policy);
+        });
+        let sent = world.send_dropped(IN, &big, Reason::FragmentationNeeded);
+        assert_eq!(sent.len(), about_big, "{policy:?}");
+        let sent = world.send_dropped(IN, &dying, Reason::Ipv4TtlExpired);
+        assert_eq!(sent.len(), about_dying, "{policy:?}");
+    }
 }
 
 #[test]

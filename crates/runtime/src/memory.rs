@@ -86,9 +86,13 @@ impl Budget {
         let [tables, ports, rest, packets] = [self.tables, self.ports, self.rest, self.packets].map(mib);
         [
             format!(
-                "Memory budget of each of {} workers: {:.1} MiB (tables {tables:.1}, ports {ports:.1}, rings and \
+                "Memory budget of {}: {:.1} MiB (tables {tables:.1}, ports {ports:.1}, rings and \
                  small tables {rest:.1}).",
-                self.workers,
+                if self.workers == 1 {
+                    "the worker".into()
+                } else {
+                    format!("each of {} workers", self.workers)
+                },
                 mib(self.per_worker())
             ),
             format!(

@@ -227,6 +227,9 @@ impl Network {
         }
         self.snapshot = next;
         sent.extend(self.settle());
+        while self.workers.iter().any(Worker::is_preparing) {
+            sent.extend(self.settle());
+        }
         sent
     }
 

@@ -3,6 +3,22 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+/// All kinds of events.
+pub const EVENT_KINDS: [&str; 12] = [
+    "block-allocated",
+    "block-released",
+    "address-bound",
+    "address-released",
+    "mapping-bound",
+    "mapping-released",
+    "refused",
+    "pool-threshold",
+    "mapping-created",
+    "mapping-deleted",
+    "session-created",
+    "session-deleted",
+];
+
 /// Something management wants to know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Event {
@@ -10,8 +26,8 @@ pub struct Event {
     pub sequence: u64,
     /// When: microseconds since 1970 (UTC).
     pub unix_us: u64,
-    /// `block-allocated`, `block-released`, `address-bound`, `address-released`, `refused`, `pool-threshold`, `reload`,
-    /// `link`, …
+    /// `block-allocated`, `block-released`, `address-bound`, `address-released`, `mapping-bound`, `mapping-released`,
+    /// `refused`, `pool-threshold`, `mapping-created`, `mapping-deleted`, `session-created` or `session-deleted`.
     pub kind: String,
     /// NAT instance, when it is about one.
     pub instance: Option<String>,

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carrack_api::types::{
-    CapturedPacket, ConfigText, Counters, Deleted, Deterministic, EngineCounter, Event, Graph, Health,
-    Instance, Interface, Mapping, Memory, Neighbour, PoolAddress, PortMapping, ReloadChange, ReloadReport,
-    Route, Session, SessionKey, Subscriber, TraceRecord, Translator, Version, Worker,
+    CapturedPacket, ConfigText, Counters, Deleted, Deterministic, EVENT_KINDS, EngineCounter, Event, Graph,
+    Health, Instance, Interface, Mapping, Memory, Neighbour, PoolAddress, PortMapping, ReloadChange,
+    ReloadReport, Route, Session, SessionKey, Subscriber, TraceRecord, Translator, Version, Worker,
 };
 use carrack_api::{
     Backend, DeterministicQuery, EventQuery, Failure, Kind, PacketQuery, PortMappingDelete, PortMappingQuery,
@@ -373,6 +373,10 @@ impl Backend for Daemon {
     }
 
     fn events(&self, query: &EventQuery) -> Result<Vec<Event>, Failure> {
+        if let Some(kind) = query.kind.as_ref().filter(|kind| !EVENT_KINDS.contains(&kind.as_str())) {
+            return Err(Failure::bad_request(format!("no event is of kind `{kind}`"))
+                .hint(format!("there are {}", EVENT_KINDS.join(", "))));
+        }
         let names = self.names();
         let batch = self.handle.events(query.after.unwrap_or(0), EVENTS_KEPT, Duration::ZERO);
         let mut events: Vec<Event> = batch

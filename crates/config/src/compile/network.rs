@@ -86,6 +86,7 @@ impl Build<'_> {
             addresses: interface.addresses.iter().map(|own| (own.address, own.subnet)).collect(),
             ipv6: ipv6(interface, facts.mac),
             urpf: interface.urpf,
+            icmp_errors: interface.icmp_errors,
         })
     }
 

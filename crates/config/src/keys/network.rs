@@ -129,6 +129,16 @@ pub(super) const KEYS: &[KeyInfo] = &[
         "true",
         "Refuse packets whose source is not routed back to this interface (RFC 3704 §2.2).",
     ),
+    row(
+        (IF, "icmp_errors"),
+        Word(&["all", "path-mtu", "none"]),
+        Value("\"all\""),
+        InPlace,
+        "\"path-mtu\"",
+        "Which ICMP errors the router makes of packets that came in by this interface (RFC 5508 REQ-9, RFC 5382 REQ-4a): \
+         `path-mtu` tells that a packet is too big and is silent about everything else; `none` breaks the path MTU \
+         discovery of who sends large packets by it.",
+    ),
     row((RA, "enabled"), Flag, Value("false"), InPlace, "true", "Advertise this router."),
     row(
         (RA, "interval"),

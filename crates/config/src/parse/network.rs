@@ -70,6 +70,7 @@ fn interface(notes: &Notes, mut section: Section<'_>) -> InterfaceConfig {
         vrf: At::new(section.value("vrf"), section.span_of("vrf")),
         up: section.value("up"),
         urpf: section.value("urpf"),
+        icmp_errors: section.value("icmp_errors"),
     }
 }
 

@@ -30,6 +30,7 @@ fn interface(id: u16, side: Side, own: &str, subnet: &str) -> Interface {
         addresses: vec![(own.parse::<Ipv4Addr>().unwrap().into(), subnet.parse().unwrap())],
         ipv6: None,
         urpf: false,
+        icmp_errors: Default::default(),
     }
 }
 

@@ -29,6 +29,7 @@ fn plan(side: Side) -> Plan {
         addresses: vec![(address, Prefix4::of(address, 16))],
         ipv6: None,
         urpf: false,
+        icmp_errors: Default::default(),
     };
     Plan::new(Arc::new(Snapshot {
         generation: 1,

@@ -67,6 +67,7 @@ pub fn interface(id: u16, port: u16, vlan: Vlan, vrf: u16, side: Side, address: 
         addresses: vec![(own, Prefix4::of(own, len.parse().unwrap()))],
         ipv6: None,
         urpf: false,
+        icmp_errors: Default::default(),
     }
 }
 

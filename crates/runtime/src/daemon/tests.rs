@@ -304,7 +304,7 @@ fn start_without_enough_memory_is_refused_before_anything_is_touched() {
     assert!(!run_dir.exists(), "the run directory was made");
     let options = RunOptions { memory_available: Some(1 << 30), ..RunOptions::default() };
     let runtime = Runtime::start(&path, options).unwrap_or_else(|error| panic!("{error}"));
-    assert!(runtime.notices()[0].starts_with("Memory budget of each of 1 workers"));
+    assert!(runtime.notices()[0].starts_with("Memory budget of the worker"));
 }
 
 #[test]

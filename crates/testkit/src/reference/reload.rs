@@ -92,14 +92,13 @@ impl Reference {
             (Assignment::Blocks { size: a, .. }, Assignment::Blocks { size: b, .. }) if a == b => {}
             (Assignment::Deterministic { .. }, Assignment::Deterministic { .. }) => {
                 let size = |policy: &Instance| policy.assignment.blocks().map(|blocks| blocks.size);
-                let beyond = in_overflow(&self.policy, outside) && in_overflow(policy, outside);
+                let beyond = in_overflow(&self.policy, outside);
+                let block_kept = beyond && in_overflow(policy, outside) && size(&self.policy) == size(policy);
                 let share = share(policy, self.subscriber(inside.ip));
-                return sure(
-                    size(&self.policy) == size(policy)
-                        && share.is_some_and(|(ip, first, last)| {
-                            ip == outside.ip && ((first..=last).contains(&outside.port) || beyond)
-                        }),
-                );
+                return sure(share.is_some_and(|(ip, first, last)| {
+                    let own = !beyond && (first..=last).contains(&outside.port);
+                    ip == outside.ip && (own || block_kept)
+                }));
             }
             _ => return Life::No,
         }

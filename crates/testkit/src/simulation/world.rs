@@ -51,6 +51,7 @@ fn interface(id: u16, vrf: u16, side: Side, own: u32) -> Interface {
         addresses: vec![(own, Prefix4::of(own, 24))],
         ipv6,
         urpf: false,
+        icmp_errors: Default::default(),
     }
 }
 

@@ -8,7 +8,7 @@ use carrack_alg::Protocol;
 use carrack_base::{Prefix, Prefix4, Prefix6, Proto, Range4};
 use carrack_io::DeviceSpec;
 use carrack_nat::policy::{ExhaustedIcmp, Filtering, Logged, Mapping, Pooling, Unreadable};
-use carrack_pipeline::snapshot::{EamHosts, Side};
+use carrack_pipeline::snapshot::{EamHosts, IcmpErrors, Side};
 use carrack_xlat::ZeroUdp;
 use toml::de::DeValue;
 
@@ -205,6 +205,7 @@ macro_rules! from_word {
 from_word! {
     Idle { "sleep" => Idle::Sleep, "poll" => Idle::Poll }
     HugePages { "auto" => HugePages::Auto, "1G" => HugePages::OneG, "2M" => HugePages::TwoM, "off" => HugePages::Off }
+    IcmpErrors { "all" => IcmpErrors::All, "path-mtu" => IcmpErrors::PathMtu, "none" => IcmpErrors::None }
     Side { "plain" => Side::Plain, "inside" => Side::Inside, "outside" => Side::Outside }
     Protocol { "ftp" => Protocol::Ftp, "tftp" => Protocol::Tftp, "sip" => Protocol::Sip, "rtsp" => Protocol::Rtsp, "h323" => Protocol::H323, "pptp" => Protocol::Pptp, "ipsec" => Protocol::Ipsec }
     Unreadable { "pass" => Unreadable::Pass, "reset" => Unreadable::Reset }
