@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::{columns, journal, merge};
 use crate::time;
@@ -84,7 +85,9 @@ pub(crate) fn days(dir: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Columnar files of a day. While files are being replaced by merged ones, either those or these, never both or neither.
 pub(crate) fn day_parts(day: &Path) -> io::Result<Vec<Part>> {
-    const ATTEMPTS: u32 = 20;
+    // Replaced files are removed one by one: a moment of quiet comes soon, but not at once.
+    const ATTEMPTS: u32 = 1_000;
+    const PAUSE: Duration = Duration::from_millis(5);
     for _ in 0..ATTEMPTS {
         let before = names(day)?;
         let parts = listed_parts(day, &before);
@@ -92,6 +95,7 @@ pub(crate) fn day_parts(day: &Path) -> io::Result<Vec<Part>> {
         if names(day)? == before {
             return parts;
         }
+        std::thread::sleep(PAUSE);
     }
     Err(io::Error::other(format!("{} changes all the time", day.display())))
 }
