@@ -15,17 +15,17 @@ use std::sync::{Arc, Weak};
 use carrack_base::{InstanceId, Now, Reason, WorkerId};
 use carrack_tables::{ArenaError, KeyedHasher, PagePreference};
 
-use crate::directory::{Directory, is_exempt, one_to_one_of};
+use crate::directory::{Directory, is_exempt};
 use crate::engine::{InstanceState, Nat};
 use crate::flow::Inside;
 use crate::line::{FORWARD, Mapping, SIX, Session, Subscriber};
 use crate::mediate::GatewayTables;
 use crate::ownership::{BlockMap, WorkerGroup};
 use crate::pins::Pins;
-use crate::policy::{Capacity, Filtering, Instance, NatPolicy, Pooling, StaticRule};
+use crate::policy::{Capacity, Filtering, Instance, NatPolicy, Pooling};
 use crate::pool::ForwardPorts;
 use crate::reconfigure::{
-    Fate, Laying, covers, fates, forward_ports, is_forward_of, is_seen_alike, same_ports, serves,
+    Built, Fate, Laying, covers, fates, forward_ports, is_forward_of, is_seen_alike, same_ports,
 };
 use crate::tables::{Hosts, Permissions};
 
@@ -124,9 +124,10 @@ impl Change {
         self.fates.iter().any(|fate| fate.reach_changed)
     }
 
-    fn fate_of(&self, at: usize) -> Option<(&Fate, Option<&Instance>, Option<&InstanceState>)> {
+    fn fate_of(&self, at: usize) -> Option<(&Fate, Option<Built<'_>>, Option<&InstanceState>)> {
         let fate = self.fates.get(at)?;
         let instance = fate.to.and_then(|to| self.policy.instances.get(to));
+        let instance = instance.map(|instance| Built { instance, directory: &self.directory });
         let fresh = fate.to.and_then(|to| self.fresh.get(to)).and_then(Option::as_ref);
         Some((fate, instance, fresh))
     }
@@ -267,11 +268,16 @@ impl Nat {
         Some(ends)
     }
 
+    /// An instance of the policy in force.
+    fn built(&self, at: usize) -> Option<Built<'_>> {
+        let instance = self.policy.instances.get(at)?;
+        Some(Built { instance, directory: &self.directory })
+    }
+
     /// Would the session go on under the new policy?
     fn outlives(&self, change: &Change, session: &Session) -> bool {
         let at = self.slots.at(session.slot);
-        let (Some((fate, after, fresh)), Some(before)) = (change.fate_of(at), self.policy.instances.get(at))
-        else {
+        let (Some((fate, after, fresh)), Some(before)) = (change.fate_of(at), self.built(at)) else {
             return false;
         };
         if !fate.reach_changed {
@@ -325,7 +331,7 @@ impl Nat {
         let after = transition.change.fate_of(at).and_then(|(_, after, _)| after);
         let inside = self.tables.inside_of(&mapping);
         let kept = self.policy.instances.get(at).zip(after).is_some_and(|(before, after)| {
-            is_forward_of(after, &mapping, inside) && is_seen_alike(before, after, inside)
+            is_forward_of(after, &mapping, inside) && is_seen_alike(before, after.instance, inside)
         });
         let ends = !kept && mapping.sessions == 0;
         if ends {
@@ -361,8 +367,8 @@ impl Nat {
         else {
             return false;
         };
-        let served = after.is_some_and(|instance| {
-            instance.inside_vrf.0 == subscriber.inside_vrf && serves(instance, before, subscriber.who())
+        let served = after.is_some_and(|after| {
+            after.instance.inside_vrf.0 == subscriber.inside_vrf && after.serves(before, subscriber.who())
         });
         let new = fresh.filter(|_| served);
         if served && new.is_none() {
@@ -382,7 +388,8 @@ impl Nat {
         }
         let ip = state.ports.ip_of(line.address);
         let keeps = |new: &InstanceState| ip.is_some_and(|ip| new.ports.number_of(ip).is_some());
-        let stays_bound = after.map(|i| i.pooling) == Some(Pooling::Paired) && new.is_some_and(keeps);
+        let stays_bound =
+            after.map(|after| after.instance.pooling) == Some(Pooling::Paired) && new.is_some_and(keeps);
         if !stays_bound || line.is_unused() {
             state.ports.unbind(before, line, &mut send);
         }
@@ -476,34 +483,28 @@ impl Nat {
     /// Does a forward rule lead to the host? Then it waits for the rule's mapping rather than be given another.
     #[cold]
     fn is_led_to(&self, at: usize, inside: Inside) -> bool {
-        let Some(instance) = self.policy.instances.get(at) else { return false };
-        let maybe = match inside {
-            Inside::V4(ip) => self.directory.is_led_to(instance.inside_vrf, ip),
-            Inside::V6(_) => true,
-        };
-        let leads = |rule: &StaticRule| matches!(rule, StaticRule::Forward { .. }) && rule.leads_to(inside);
-        maybe && instance.statics.iter().any(leads)
+        let rules = self.built(at).and_then(Built::rules);
+        rules.is_some_and(|rules| rules.forwards_to(inside))
     }
 
     #[cold]
     fn stays(&self, change: &Change, at: usize, inside: Inside, remote_ip: u32, mapping_new: bool) -> bool {
-        let (Some((fate, after, fresh)), Some(before)) = (change.fate_of(at), self.policy.instances.get(at))
-        else {
+        let (Some((fate, after, fresh)), Some(before)) = (change.fate_of(at), self.built(at)) else {
             return false;
         };
         if !fate.reach_changed {
             return true;
         }
         let Some(after) = after else { return false };
-        let one_to_one = |instance| match inside {
-            Inside::V4(ip) => one_to_one_of(instance, ip),
+        let one_to_one = |built: Built<'_>| match inside {
+            Inside::V4(ip) => built.one_to_one(ip),
             Inside::V6(_) => None,
         };
-        let led = |instance: &Instance| instance.statics.iter().any(|rule| rule.leads_to(inside));
-        if before.inside_vrf != after.inside_vrf
-            || before.outside_vrf != after.outside_vrf
-            || (is_exempt(after, remote_ip) && !is_exempt(before, remote_ip))
-            || (!serves(after, before, inside) && !led(after))
+        let (then, now) = (before.instance, after.instance);
+        if then.inside_vrf != now.inside_vrf
+            || then.outside_vrf != now.outside_vrf
+            || (is_exempt(now, remote_ip) && !is_exempt(then, remote_ip))
+            || (!after.serves(then, inside) && !after.leads_to(inside))
             || one_to_one(before) != one_to_one(after)
         {
             return false;
@@ -511,13 +512,13 @@ impl Nat {
         let Some(new) = fresh.filter(|_| mapping_new) else { return true };
         let blocks = |instance: &Instance| instance.assignment.blocks().map(|blocks| blocks.size);
         let subscriber = self.directory.subscriber_of(InstanceId(at as u16), inside);
-        let line = self.tables.find_subscriber(subscriber, before.inside_vrf);
+        let line = self.tables.find_subscriber(subscriber, then.inside_vrf);
         let paired_elsewhere = |line: &Subscriber| {
             let ip = self.states.get(at).and_then(|state| state.ports.ip_of(line.address));
             ip.is_some_and(|ip| new.ports.number_of(ip).is_none())
         };
-        before.pooling == after.pooling
-            && blocks(before) == blocks(after)
+        then.pooling == now.pooling
+            && blocks(then) == blocks(now)
             && !line.and_then(|id| self.tables.subscribers.get(id)).is_some_and(paired_elsewhere)
     }
 

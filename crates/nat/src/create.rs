@@ -5,7 +5,7 @@ use carrack_wire::icmpv4::{Class, class_of};
 use carrack_wire::ipv4::protocol::ESP;
 use carrack_wire::tcp::flag;
 
-use crate::directory::{Outside, is_exempt, one_to_one_of};
+use crate::directory::{Outside, is_exempt};
 use crate::engine::{Nat, Verdict, idle_timeout_s};
 use crate::esp::{begins, is_numbered};
 use crate::flow::{Direction, Flow, Inside, Kind};
@@ -67,7 +67,7 @@ impl Nat {
             return Err(Verdict::Untouched);
         }
         may_open(instance, flow).map_err(Verdict::Drop)?;
-        let opened = if begins(instance, flow) {
+        let opened = if begins(&self.directory, instance, flow) {
             self.open_esp(flow, id.index(), hairpin, now)
         } else {
             self.open_out(flow, id.index(), hairpin, now)
@@ -189,7 +189,8 @@ impl Nat {
         pair: bool,
         now: Now,
     ) -> Result<u32, Reason> {
-        if let Some(outside_ip) = one_to_one_of(instance, inside.ip).filter(|_| !flow.is_six()) {
+        if let Some(outside_ip) = self.directory.one_to_one(instance.id, inside.ip).filter(|_| !flow.is_six())
+        {
             let outside = Endpoint { ip: outside_ip, port: inside.port };
             return self.add_one_to_one(instance, subscriber_id, inside, outside, flow.proto);
         }

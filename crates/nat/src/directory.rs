@@ -11,6 +11,7 @@ use crate::flow::{Inside, subscriber_hash};
 use crate::nat64::{Nat64, NatPrefix};
 use crate::ownership::{BlockMap, WorkerGroup};
 use crate::policy::{Assignment, Instance, NatPolicy, StaticRule};
+use crate::rules::Rules;
 use crate::slices::Slices;
 use crate::spis::Spis;
 
@@ -95,6 +96,8 @@ pub struct Directory {
     inside: Vec<Entry<InstanceId>>,
     outside: Vec<Entry<Outside>>,
     forwards: Vec<ForwardPorts>,
+    /// By instance.
+    rules: Vec<Rules>,
     /// Inside addresses that static rules lead to, subscribers or not, as (routing instance, first, last); sorted, none
     /// within another.
     led_to: Vec<Entry<()>>,
@@ -155,6 +158,7 @@ impl Directory {
             inside: Vec::new(),
             outside: Vec::new(),
             forwards: Vec::new(),
+            rules: policy.instances.iter().map(Rules::of).collect(),
             led_to: Vec::new(),
             led_to_six: Vec::new(),
             pools: Vec::new(),
@@ -251,6 +255,17 @@ impl Directory {
             }
         }
         self.outside.extend(extra);
+    }
+
+    /// The static rules of an instance.
+    pub(crate) fn rules_of(&self, instance: InstanceId) -> Option<&Rules> {
+        self.rules.get(instance.index())
+    }
+
+    /// The outside address of an inside address that has one of its own by a static rule.
+    #[inline]
+    pub(crate) fn one_to_one(&self, instance: InstanceId, inside_ip: u32) -> Option<u32> {
+        self.rules_of(instance)?.one_to_one(inside_ip)
     }
 
     /// The instance that serves an inside address.
@@ -363,12 +378,6 @@ impl Directory {
     pub fn owner_of_source(&self, vrf: VrfId, ip: u32) -> Option<WorkerId> {
         let concerned = find(&self.inside, vrf, ip).is_some() || find(&self.led_to, vrf, ip).is_some();
         concerned.then(|| self.owner_of_inside(vrf, ip))
-    }
-
-    /// Does a static rule lead to the inside address?
-    #[must_use]
-    pub(crate) fn is_led_to(&self, vrf: VrfId, ip: u32) -> bool {
-        find(&self.led_to, vrf, ip).is_some()
     }
 
     /// The worker that owns the subscriber of an IPv6 packet to a NAT64 prefix.
@@ -524,17 +533,6 @@ fn led_to_six(policy: &NatPolicy) -> Vec<(InstanceId, u128)> {
     all.sort_unstable();
     all.dedup();
     all
-}
-
-/// The outside address of a one-to-one rule that covers this inside address.
-#[must_use]
-pub(crate) fn one_to_one_of(instance: &Instance, inside_ip: u32) -> Option<u32> {
-    instance.statics.iter().find_map(|rule| match rule {
-        StaticRule::OneToOne { inside, outside } if inside.contains(inside_ip) => {
-            Some(outside.first + (inside_ip - inside.first))
-        }
-        _ => None,
-    })
 }
 
 /// Does the destination pass untranslated (RFC 6888 REQ-6)?

@@ -9,7 +9,7 @@ use carrack_wire::ipv4::Ipv4View;
 use carrack_wire::ipv4::protocol::ESP;
 use carrack_wire::ipv6::Ipv6View;
 
-use crate::directory::{is_exempt, one_to_one_of};
+use crate::directory::is_exempt;
 use crate::engine::{Nat, Verdict};
 use crate::flow::{Direction, Flow};
 use crate::line::{HAIRPIN, Session};
@@ -146,7 +146,7 @@ impl Nat {
     /// one, else the outside address of the session.
     fn address_of_sender(&self, session: &Session, sender: u32) -> u32 {
         let instance = self.directory.instance_of_inside(VrfId(session.inside_vrf), sender);
-        let own = instance.and_then(|id| self.instance(id)).and_then(|i| one_to_one_of(i, sender));
+        let own = instance.and_then(|id| self.directory.one_to_one(id, sender));
         own.unwrap_or(session.outside_ip)
     }
 

@@ -10,7 +10,7 @@ use carrack_alg::{Note, Protocol};
 use carrack_base::{Now, Proto, Reason, VrfId, WorkerId};
 use carrack_wire::ipv4::protocol::ESP;
 
-use crate::directory::{Directory, Outside, one_to_one_of};
+use crate::directory::{Directory, Outside};
 use crate::engine::{Nat, Verdict};
 use crate::flow::{Direction, Flow, Inside, Kind};
 use crate::line::{INBOUND, INDEPENDENT, NONE, Session};
@@ -54,8 +54,9 @@ pub(crate) const fn is_numbered(flow: &Flow) -> bool {
 }
 
 /// Is it a packet from inside that begins a tunnel? A host with an address of its own needs no help.
-pub(crate) fn begins(instance: &Instance, flow: &Flow) -> bool {
-    is_learned(instance, flow) && number(flow) >= FIRST && one_to_one_of(instance, flow.src).is_none()
+pub(crate) fn begins(directory: &Directory, instance: &Instance, flow: &Flow) -> bool {
+    let has_own = || directory.one_to_one(instance.id, flow.src).is_some();
+    is_learned(instance, flow) && number(flow) >= FIRST && !has_own()
 }
 
 impl Nat {

@@ -5,7 +5,7 @@ use core::net::{IpAddr, Ipv6Addr};
 use carrack_base::{InstanceId, Now, Proto, Reason, VrfId, WorkerId};
 use carrack_wire::tcp::flag;
 
-use crate::directory::{is_exempt, one_to_one_of};
+use crate::directory::is_exempt;
 use crate::engine::Nat;
 use crate::flow::{Direction, Flow, Inside};
 use crate::line::{INDEPENDENT, Mapping, SIX};
@@ -247,7 +247,7 @@ impl Nat {
         let Case { instance, ask, host } = case;
         let grant = |outside| PortGrant { instance: instance.id, outside, ports: 1, lifetime_s: FOREVER_S };
         if let Inside::V4(ip) = host.inside
-            && let Some(outside) = one_to_one_of(instance, ip)
+            && let Some(outside) = self.directory.one_to_one(instance.id, ip)
         {
             return Some(grant(Endpoint { ip: outside, port: ask.inside.port }));
         }
@@ -511,7 +511,7 @@ impl Nat {
     fn outside_address(&mut self, case: Case<'_>, now: Now) -> Result<PortGrant, PortRefusal> {
         let Case { instance, ask, host } = case;
         if let Inside::V4(ip) = host.inside
-            && let Some(outside) = one_to_one_of(instance, ip)
+            && let Some(outside) = self.directory.one_to_one(instance.id, ip)
         {
             let outside = Endpoint { ip: outside, port: 0 };
             return Ok(PortGrant { instance: instance.id, outside, ports: 1, lifetime_s: FOREVER_S });

@@ -41,6 +41,7 @@ mod renew;
 mod rewrite;
 mod rng;
 pub mod row;
+mod rules;
 mod slices;
 mod spis;
 mod syn;

@@ -499,4 +499,4 @@ impl BlockMap {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

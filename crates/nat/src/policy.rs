@@ -272,17 +272,6 @@ pub enum Logged {
     Destinations,
 }
 
-impl StaticRule {
-    /// Is the address one that the rule leads to?
-    pub(crate) fn leads_to(&self, host: Inside) -> bool {
-        match (*self, host) {
-            (Self::OneToOne { inside, .. }, Inside::V4(ip)) => inside.contains(ip),
-            (Self::OneToOne { .. }, Inside::V6(_)) => false,
-            (Self::Forward { inside, .. }, host) => inside == host,
-        }
-    }
-}
-
 /// One NAT instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instance {

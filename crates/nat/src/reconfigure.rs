@@ -2,13 +2,14 @@
 
 use carrack_base::{Proto, Reason, VrfId, WorkerId};
 
-use crate::directory::{is_exempt, one_to_one_of};
+use crate::directory::{Directory, is_exempt};
 use crate::engine::{InstanceState, Nat};
 use crate::flow::{Direction, Inside};
 use crate::line::{FORWARD, INDEPENDENT, Mapping, NO_ADDRESS, NONE, SIX, Session};
 use crate::nat64::Nat64;
 use crate::policy::{Assignment, Instance, NatPolicy, StaticRule};
 use crate::pool::ForwardPorts;
+use crate::rules::Rules;
 
 /// What becomes of one old instance.
 #[derive(Debug)]
@@ -200,59 +201,93 @@ pub(crate) fn same_ports(before: &Instance, after: &Instance) -> bool {
             || (before.subscribers == after.subscribers && before.nat64 == after.nat64))
 }
 
+/// An instance with what is built for it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Built<'a> {
+    pub(crate) instance: &'a Instance,
+    pub(crate) directory: &'a Directory,
+}
+
+impl<'a> Built<'a> {
+    pub(crate) fn rules(self) -> Option<&'a Rules> {
+        self.directory.rules_of(self.instance.id)
+    }
+
+    pub(crate) fn one_to_one(self, ip: u32) -> Option<u32> {
+        self.directory.one_to_one(self.instance.id, ip)
+    }
+
+    /// Does a static rule lead to the host?
+    pub(crate) fn leads_to(self, host: Inside) -> bool {
+        let one_to_one = match host {
+            Inside::V4(ip) => self.one_to_one(ip),
+            Inside::V6(_) => None,
+        };
+        one_to_one.is_some() || self.rules().is_some_and(|rules| rules.forwards_to(host))
+    }
+
+    fn is_forward(self, proto: Proto, outside: (u32, u16), inside: (Inside, u16)) -> bool {
+        self.rules().is_some_and(|rules| rules.forwarded(proto, outside) == Some(inside))
+    }
+
+    fn is_forward_session(self, session: &Session) -> bool {
+        let outside = (session.outside_ip, session.outside_port);
+        self.is_forward(session.proto(), outside, (session.inside(), session.inside_port))
+    }
+
+    /// Does a forward rule claim the session's outside or inside endpoint for itself?
+    fn takes(self, session: &Session) -> bool {
+        let (proto, outside) = (session.proto(), (session.outside_ip, session.outside_port));
+        self.rules().is_some_and(|rules| {
+            rules.forwarded(proto, outside).is_some()
+                || rules.leads_to(proto, (session.inside(), session.inside_port))
+        })
+    }
+
+    /// Does the instance still serve this inside address, as part of the same subscriber?
+    pub(crate) fn serves(self, before: &Instance, inside: Inside) -> bool {
+        match inside {
+            Inside::V4(ip) => {
+                self.directory.instance_of_inside(self.instance.inside_vrf, ip) == Some(self.instance.id)
+            }
+            Inside::V6(ip) => {
+                let same = |nat64: &&Nat64| {
+                    before.nat64.as_ref().is_some_and(|old| old.subscriber_len == nat64.subscriber_len)
+                };
+                self.instance.nat64.as_ref().filter(same).is_some_and(|nat64| nat64.serves(ip))
+            }
+        }
+    }
+}
+
 /// Would the new instance let this session be as it is?
-pub(crate) fn covers(instance: &Instance, session: &Session, endpoint_kept: bool, before: &Instance) -> bool {
+pub(crate) fn covers(after: Built<'_>, session: &Session, endpoint_kept: bool, before: Built<'_>) -> bool {
+    let (instance, old) = (after.instance, before.instance);
     let same_vrfs =
         instance.inside_vrf.0 == session.inside_vrf && instance.outside_vrf.0 == session.outside_vrf;
     // A session with an address that was exempt before was opened from there, by the mapping; it goes on. From IPv6
     // there is no way to IPv4 but through the NAT.
     let exempted =
-        !session.is_six() && is_exempt(instance, session.remote_ip) && !is_exempt(before, session.remote_ip);
+        !session.is_six() && is_exempt(instance, session.remote_ip) && !is_exempt(old, session.remote_ip);
     if !same_vrfs || exempted {
         return false;
     }
-    if is_forward_session(before, session) {
-        return is_forward_session(instance, session) && is_seen_alike(before, instance, session.inside());
+    if before.is_forward_session(session) {
+        return after.is_forward_session(session) && is_seen_alike(old, instance, session.inside());
     }
     let has_prefix = |instance: &Instance| instance.nat64.as_ref().and_then(|n| n.prefix_of(session.via()));
     if session.is_six() {
-        return serves(instance, before, session.inside())
-            && has_prefix(instance) == has_prefix(before)
-            && !is_taken_by_forward(instance, session)
+        return after.serves(old, session.inside())
+            && has_prefix(instance) == has_prefix(old)
+            && !after.takes(session)
             && endpoint_kept;
     }
-    serves(instance, before, session.inside())
-        && !is_taken_by_forward(instance, session)
-        && match one_to_one_of(instance, session.inside_ip) {
+    after.serves(old, session.inside())
+        && !after.takes(session)
+        && match after.one_to_one(session.inside_ip) {
             Some(outside) => outside == session.outside_ip,
-            None => endpoint_kept && one_to_one_of(before, session.inside_ip).is_none(),
+            None => endpoint_kept && before.one_to_one(session.inside_ip).is_none(),
         }
-}
-
-/// Does a forward rule claim the session's outside or inside endpoint for itself?
-fn is_taken_by_forward(instance: &Instance, session: &Session) -> bool {
-    let within = |port: u16, first: u16, count: u16| port.checked_sub(first).is_some_and(|step| step < count);
-    instance.statics.iter().any(|rule| match *rule {
-        StaticRule::Forward { proto, outside, outside_port, count, inside, inside_port } => {
-            proto == session.proto()
-                && ((outside == session.outside_ip && within(session.outside_port, outside_port, count))
-                    || (inside == session.inside() && within(session.inside_port, inside_port, count)))
-        }
-        StaticRule::OneToOne { .. } => false,
-    })
-}
-
-/// Does the instance still serve this inside address, as part of the same subscriber?
-pub(crate) fn serves(instance: &Instance, before: &Instance, inside: Inside) -> bool {
-    match inside {
-        Inside::V4(ip) => instance.subscribers.iter().any(|prefix| prefix.contains(ip)),
-        Inside::V6(ip) => {
-            let same = |nat64: &&Nat64| {
-                before.nat64.as_ref().is_some_and(|old| old.subscriber_len == nat64.subscriber_len)
-            };
-            instance.nat64.as_ref().filter(same).is_some_and(|nat64| nat64.serves(ip))
-        }
-    }
 }
 
 /// The prefix that an inside host of a forward rule sees its peers by.
@@ -272,37 +307,12 @@ pub(crate) fn is_seen_alike(before: &Instance, after: &Instance, inside: Inside)
     via_of(before, inside) == via_of(after, inside) && subscriber_len(before) == subscriber_len(after)
 }
 
-fn is_forward(instance: &Instance, proto: Proto, outside: (u32, u16), inside: (Inside, u16)) -> bool {
-    instance.statics.iter().any(|rule| match *rule {
-        StaticRule::Forward { proto: p, outside: o, outside_port, count, inside: i, inside_port } => {
-            p == proto
-                && o == outside.0
-                && i == inside.0
-                && outside
-                    .1
-                    .checked_sub(outside_port)
-                    .is_some_and(|step| step < count && inside_port.wrapping_add(step) == inside.1)
-        }
-        StaticRule::OneToOne { .. } => false,
-    })
-}
-
-pub(crate) fn is_forward_of(instance: &Instance, mapping: &Mapping, inside: Inside) -> bool {
-    instance.inside_vrf.0 == mapping.inside_vrf
-        && instance.outside_vrf.0 == mapping.outside_vrf
-        && is_forward(
-            instance,
+pub(crate) fn is_forward_of(built: Built<'_>, mapping: &Mapping, inside: Inside) -> bool {
+    built.instance.inside_vrf.0 == mapping.inside_vrf
+        && built.instance.outside_vrf.0 == mapping.outside_vrf
+        && built.is_forward(
             mapping.proto(),
             (mapping.outside_ip, mapping.outside_port),
             (inside, mapping.inside_port),
         )
-}
-
-fn is_forward_session(instance: &Instance, session: &Session) -> bool {
-    is_forward(
-        instance,
-        session.proto(),
-        (session.outside_ip, session.outside_port),
-        (session.inside(), session.inside_port),
-    )
 }

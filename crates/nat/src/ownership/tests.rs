@@ -6,7 +6,7 @@ use carrack_base::{InstanceId, PoolId, Range4, VrfId};
 use super::*;
 use crate::policy::{Limits, Timeouts};
 
-fn instance(addresses: u32, port_last: u16, size: u16) -> Instance {
+pub(crate) fn instance(addresses: u32, port_last: u16, size: u16) -> Instance {
     Instance {
         id: InstanceId(0),
         name: "test".into(),

@@ -130,14 +130,16 @@ fn room_for(notes: &Notes, plan: plan::Deterministic, ports: &At<u16>, pool: &Po
 pub(super) fn forwards(notes: &Notes, config: &Config, complete: bool) {
     /// Routing instance, address, protocol.
     type Place<'a> = (&'a str, u32, usize);
-    let mut seen: BTreeMap<Place<'_>, Vec<(PortRange, &ForwardConfig)>> = BTreeMap::new();
+    // By the first port; none overlaps another.
+    let mut seen: BTreeMap<Place<'_>, BTreeMap<u16, (PortRange, &ForwardConfig)>> = BTreeMap::new();
     for nat in &config.nat {
         for rule in &nat.forwards {
             address(notes, config, nat, rule, complete);
             let ports = outside_ports(rule);
             let key = (nat.outside_vrf.value.as_str(), rule.outside.address, rule.proto.index());
             let others = seen.entry(key).or_default();
-            if let Some((_, other)) = others.iter().find(|(other, _)| other.overlaps(ports)) {
+            let before = others.range(..=ports.last).next_back();
+            if let Some((_, (_, other))) = before.filter(|(_, (other, _))| other.overlaps(ports)) {
                 // The very same endpoint in one instance is reported where the table is read.
                 if other.outside != rule.outside {
                     let message = format!(
@@ -148,8 +150,9 @@ pub(super) fn forwards(notes: &Notes, config: &Config, complete: bool) {
                     );
                     notes.error(rule.outside.span, message);
                 }
+                continue;
             }
-            others.push((ports, rule));
+            others.insert(ports.first, (ports, rule));
         }
     }
 }
