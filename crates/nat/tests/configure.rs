@@ -331,3 +331,45 @@ fn hold_time_survives_a_reload() {
         }
     }
 }
+
+/// Blocks of 64 ports of one address.
+fn blocks_of_64(port_first: u16, port_last: u16) -> Instance {
+    instance_with(|i| {
+        i.assignment = Assignment::Blocks { size: 64, per_subscriber_max: 1, idle_release_s: 0 };
+        i.pools = vec![pool(0, &["192.0.2.1"], port_first, port_last)];
+        i.timeouts.udp_s = 10;
+    })
+}
+
+fn blocks_used(w: &World) -> u32 {
+    w.pools().iter().map(|pool| pool.blocks_used).sum()
+}
+
+/// RFC 6888 REQ-8: the hold time of a block goes on over a reload, and ends.
+#[test]
+fn a_block_held_at_a_reload_is_free_when_its_hold_time_is_over() {
+    let mut w = world(blocks_of_64(1_024, 1_087));
+    w.udp_out("10.0.0.1:1", SERVER).unwrap();
+    w.wait(12);
+    let mut two = blocks_of_64(1_024, 1_087);
+    two.pools.push(pool(1, &["192.0.2.2"], 1_024, 1_087));
+    w.configure(vec![two]);
+    assert_eq!(blocks_used(&w), 1, "in its hold time");
+    w.wait(122);
+    check::empty(&mut w);
+}
+
+/// RFC 6888 REQ-8: ports that a reload takes from the pool no longer count among those that may be held.
+#[test]
+fn a_held_block_that_a_reload_does_away_with_leaves_room_for_another() {
+    let bounded = |first, last| Instance { port_hold_ports_max: 64, ..blocks_of_64(first, last) };
+    let mut w = world(bounded(1_024, 2_047));
+    w.udp_out("10.0.0.1:1", SERVER).unwrap();
+    let first = w.subscribers()[0].blocks[0].first;
+    w.wait(12);
+    w.configure(vec![if first == 1_024 { bounded(1_088, 2_047) } else { bounded(1_024, first - 1) }]);
+    assert_eq!(blocks_used(&w), 0, "the block is no longer there");
+    w.udp_out("10.0.0.2:1", SERVER).unwrap();
+    w.wait(12);
+    assert_eq!(blocks_used(&w), 1, "in its hold time");
+}
