@@ -81,6 +81,12 @@ impl Rules {
     /// The outside address of an inside address that has one of its own.
     #[inline]
     pub(crate) fn one_to_one(&self, ip: u32) -> Option<u32> {
+        // Every new session asks, and most instances have none.
+        if self.one_to_one.is_empty() { None } else { self.one_to_one_among(ip) }
+    }
+
+    #[inline(never)]
+    fn one_to_one_among(&self, ip: u32) -> Option<u32> {
         let (inside, outside) = last_before(&self.one_to_one, |(inside, _)| inside.first <= ip)?;
         inside.contains(ip).then(|| outside.first + (ip - inside.first))
     }
