@@ -36,7 +36,7 @@ const OWN_EVENTS: u64 = 1_440;
 /// Options of `bench trace-back`.
 #[derive(Debug, Clone, Args)]
 pub struct TraceBackArgs {
-    /// Port block events, all days together; 4 to 6 bytes each on disk
+    /// Port block events, all days together; 5 to 7 bytes each on disk
     #[arg(long, default_value_t = 100_000_000, value_parser = clap::value_parser!(u64).range(100_000..=20_000_000_000))]
     pub rows: u64,
     /// Days they are spread over
@@ -62,11 +62,14 @@ pub struct Times {
     pub max_ms: f64,
     /// Of the processor's time, the median: what it would have been on a machine that does nothing else.
     pub processor_ms: f64,
+    /// Kilobytes read from files, the median.
+    pub read_kb: f64,
 }
 
-/// How long something took: milliseconds, and those of them in which this thread had the processor.
+/// How long something took: milliseconds, and those of them in which this thread had the processor; and what it read.
 #[derive(Debug, Clone, Copy)]
 struct Took {
+    read_kb: f64,
     ms: f64,
     processor_ms: f64,
 }
@@ -100,6 +103,10 @@ pub struct TraceBackReport {
     pub every_day_cold: Times,
     /// What a subscriber had in a day.
     pub subscriber_day: Times,
+    /// The same, when the disk must be read.
+    pub subscriber_day_cold: Times,
+    /// What a subscriber had in all days.
+    pub subscriber_all: Times,
     /// Questions whose answer was the right one.
     pub right: u64,
     /// All were.
@@ -177,8 +184,13 @@ pub fn trace_back(args: &TraceBackArgs) -> Result<TraceBackReport, BenchError> {
         asked(args.questions.min(5), |n| nobody(dir, shape, n, cold.then_some(&*parts)), &mut right)
     };
     let (every_day_cold, every_day) = (nobody(true)?, nobody(false)?);
-    let subscriber_day = asked(args.questions.min(10), |n| subscriber(dir, shape, n), &mut right)?;
-    let asked = 2 * args.questions + 2 * args.questions.min(5) + args.questions.min(10);
+    let few = args.questions.min(10);
+    let mut subscribers = |all: bool, cold: bool| {
+        asked(few, |n| subscriber(dir, shape, n, all, cold.then_some(&*parts)), &mut right)
+    };
+    let (subscriber_day_cold, subscriber_day) = (subscribers(false, true)?, subscribers(false, false)?);
+    let subscriber_all = subscribers(true, false)?;
+    let asked = 2 * args.questions + 2 * args.questions.min(5) + 3 * few;
     Ok(TraceBackReport {
         scenario: "trace-back",
         rows: written.events,
@@ -193,6 +205,8 @@ pub fn trace_back(args: &TraceBackArgs) -> Result<TraceBackReport, BenchError> {
         every_day,
         every_day_cold,
         subscriber_day,
+        subscriber_day_cold,
+        subscriber_all,
         right,
         ok: right == asked,
     })
@@ -249,11 +263,12 @@ fn asked(
     question: impl Fn(u64) -> Result<(Took, bool), String>,
     right: &mut u64,
 ) -> Result<Times, BenchError> {
-    let (mut times, mut processor) = (Vec::new(), Vec::new());
+    let (mut times, mut processor, mut read) = (Vec::new(), Vec::new(), Vec::new());
     for n in 0..questions {
         let (took, is_right) = question(n).map_err(BenchError)?;
         times.push(took.ms);
         processor.push(took.processor_ms);
+        read.push(took.read_kb);
         *right += u64::from(is_right);
     }
     let median = |times: &mut Vec<f64>| {
@@ -264,14 +279,23 @@ fn asked(
         median_ms: median(&mut times),
         max_ms: times.last().copied().unwrap_or(0.0),
         processor_ms: median(&mut processor),
+        read_kb: median(&mut read),
     })
 }
 
 fn timed<T>(ask: impl FnOnce() -> Result<T, String>) -> Result<(Took, T), String> {
+    let read = read_bytes()?;
     let (began, processor) = (Instant::now(), Moment::now());
     let answer = ask()?;
-    let took = Took { ms: began.elapsed().as_secs_f64() * 1e3, processor_ms: processor.cpu_s() * 1e3 };
-    Ok((took, answer))
+    let (ms, processor_ms) = (began.elapsed().as_secs_f64() * 1e3, processor.cpu_s() * 1e3);
+    Ok((Took { ms, processor_ms, read_kb: read_bytes()?.saturating_sub(read) as f64 / 1e3 }, answer))
+}
+
+/// Bytes that this thread has read from files so far.
+fn read_bytes() -> Result<u64, String> {
+    let text = std::fs::read_to_string("/proc/thread-self/io").map_err(|error| error.to_string())?;
+    let bytes = text.lines().find_map(|line| line.strip_prefix("rchar: ")?.parse().ok());
+    bytes.ok_or_else(|| "/proc/thread-self/io does not say what was read".into())
 }
 
 /// Who had it, just after any event.
@@ -303,12 +327,20 @@ fn nobody(dir: &Path, shape: Shape, n: u64, cold: Option<&[(PathBuf, u64)]>) -> 
     Ok((took, answer.holding.is_none() && answer.free_since_ms == Some(FIRST_MS)))
 }
 
-/// What the subscriber of an event had that day.
-fn subscriber(dir: &Path, shape: Shape, n: u64) -> Result<(Took, bool), String> {
+/// What the subscriber of an event had that day, or in all.
+fn subscriber(
+    dir: &Path,
+    shape: Shape,
+    n: u64,
+    all: bool,
+    cold: Option<&[(PathBuf, u64)]>,
+) -> Result<(Took, bool), String> {
     let day = scatter(n * 5 + 3) % shape.days;
     let event = shape.event(day, scatter(n) % (shape.addresses * BLOCKS), 0);
     let begin = FIRST_MS + day * DAY_MS;
-    let (took, held) = timed(|| of(dir, event.inside, begin, begin + DAY_MS - 1))?;
+    let (from_ms, days) = if all { (FIRST_MS, shape.days) } else { (begin, 1) };
+    forget(cold)?;
+    let (took, held) = timed(|| of(dir, event.inside, from_ms, from_ms + days * DAY_MS - 1))?;
     let is_event = |holding: &carrack_natlog::search::Holding| {
         u32::from(holding.outside) == event.outside && holding.first == event.first
     };
@@ -352,11 +384,11 @@ impl TraceBackReport {
             self.bytes_per_row
         );
         println!();
-        println!("                                       median       worst   processor");
+        println!("                                       median       worst   processor        read");
         let line = |what: &str, times: &Times| {
             println!(
-                "  {what:<32}{:>8.1} ms{:>9.1} ms{:>9.1} ms",
-                times.median_ms, times.max_ms, times.processor_ms
+                "  {what:<33}{:>7.1} ms{:>9.1} ms{:>9.1} ms{:>9.0} kB",
+                times.median_ms, times.max_ms, times.processor_ms, times.read_kb
             );
         };
         line("who had an address and port", &self.holder);
@@ -364,6 +396,8 @@ impl TraceBackReport {
         line("a port nobody ever had", &self.every_day);
         line("  from disk", &self.every_day_cold);
         line("what a subscriber had in a day", &self.subscriber_day);
+        line("  from disk", &self.subscriber_day_cold);
+        line("what a subscriber had in all days", &self.subscriber_all);
         println!();
         println!("  {:<32}{:>10.1} s", "written in", self.write_seconds);
         println!("  {:<32}{:>10}", "all answers right", if self.ok { "yes" } else { "NO" });

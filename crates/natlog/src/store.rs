@@ -9,6 +9,7 @@
 
 pub(crate) mod columns;
 pub(crate) mod files;
+pub(crate) mod index;
 pub(crate) mod journal;
 pub(crate) mod merge;
 mod packer;

@@ -17,6 +17,7 @@ use parquet::schema::parser::parse_message_type;
 
 pub(crate) use read::{Sorted, Wanted, read};
 
+use super::index;
 use crate::record::Record;
 
 /// Rows of a row group: what one question decodes at least.
@@ -70,25 +71,31 @@ pub(crate) fn write_to<W: Write + Send>(out: W, records: &[Record], instances: &
 }
 
 /// A file being written, row group by row group.
-pub(crate) struct Writer<W: Write + Send>(SerializedFileWriter<W>);
+pub(crate) struct Writer<W: Write + Send> {
+    file: SerializedFileWriter<W>,
+    index: index::Builder,
+}
 
 impl<W: Write + Send> Writer<W> {
     /// `has_six`: rows may have IPv6 addresses. They are written all the same when that is wrong, but take more.
     pub(crate) fn new(out: W, has_six: bool) -> Result<Self> {
         let schema = Arc::new(parse_message_type(SCHEMA)?);
-        Ok(Self(SerializedFileWriter::new(out, schema, Arc::new(properties(has_six)?))?))
+        let file = SerializedFileWriter::new(out, schema, Arc::new(properties(has_six)?))?;
+        Ok(Self { file, index: index::Builder::default() })
     }
 
     /// Adds rows in the order of [`key`], [`GROUP_ROWS`] at most; their instance is an index of `names`.
     pub(crate) fn group(&mut self, rows: &[Record], names: &[ByteArray]) -> Result<()> {
-        let mut group = self.0.next_row_group()?;
+        self.index.group(rows);
+        let mut group = self.file.next_row_group()?;
         write_group(&mut group, rows, names)?;
         group.close()?;
         Ok(())
     }
 
-    pub(crate) fn finish(self) -> Result<W> {
-        self.0.into_inner()
+    pub(crate) fn finish(mut self) -> Result<W> {
+        self.file.write_all(&self.index.finish())?;
+        self.file.into_inner()
     }
 }
 
@@ -115,6 +122,8 @@ fn properties(has_six: bool) -> Result<WriterProperties> {
         .set_created_by("carrack".into())
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
         .set_statistics_enabled(EnabledStatistics::None)
+        // Nothing reads it here, and our own index must stand right before the footer.
+        .set_offset_index_disabled(true)
         .set_dictionary_enabled(false)
         .set_encoding(Encoding::DELTA_BINARY_PACKED);
     for column in ["time", "outside"] {

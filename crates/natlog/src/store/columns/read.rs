@@ -16,6 +16,7 @@ use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 use parquet::file::statistics::Statistics;
 
 use crate::record::{Kind, Record};
+use crate::store::index::{Index, Places};
 
 /// Positions in the schema.
 const TIME: usize = 0;
@@ -89,13 +90,30 @@ fn outside(group: &RowGroupMetaData) -> Option<(u32, u32)> {
 
 /// Reads the rows that may be wanted and gives each that is to `each`, with its instance's name.
 pub(crate) fn read(path: &Path, wanted: Wanted, mut each: impl FnMut(&Record, &str)) -> Result<()> {
-    let reader = SerializedFileReader::new(File::open(path)?)?;
+    let file = File::open(path)?;
+    let places = Index::open(&file).and_then(|index| index.places(&wanted)).unwrap_or(Places::Anywhere);
+    if places == Places::Nowhere {
+        return Ok(());
+    }
+    let reader = SerializedFileReader::new(file)?;
     for index in 0..reader.metadata().num_row_groups() {
-        if wanted.admits_group(reader.metadata().row_group(index)) {
+        let group = reader.metadata().row_group(index);
+        if wanted.admits_group(group) && is_among(&places, index, group) {
             read_group(&*reader.get_row_group(index)?, wanted, &mut each)?;
         }
     }
     Ok(())
+}
+
+fn is_among(places: &Places, index: usize, group: &RowGroupMetaData) -> bool {
+    match places {
+        Places::Anywhere => true,
+        Places::Nowhere => false,
+        Places::Groups(groups, own) => {
+            groups.iter().any(|named| *named as usize == index)
+                || *own && outside(group).is_none_or(|(first, _)| first == 0)
+        }
+    }
 }
 
 fn read_group(
