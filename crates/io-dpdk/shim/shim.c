@@ -27,6 +27,7 @@
 #include <rte_interrupts.h>
 #include <rte_lcore.h>
 #include <rte_log.h>
+#include <rte_malloc.h>
 #include <rte_mbuf.h>
 #include <rte_memory.h>
 #include <rte_mempool.h>
@@ -99,6 +100,10 @@ struct memif {
 	/* Bursts under way. */
 	atomic_int inside;
 	/* What follows is the interrupt thread's. */
+	uint16_t queues;
+	/* The driver's own queues. */
+	void **rx;
+	void **tx;
 	bool started;
 	/* Periods left for the server to finish the handshake. */
 	int patience;
@@ -148,6 +153,101 @@ static bool is_up(uint16_t port)
 	return rte_eth_link_get_nowait(port, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
 }
 
+/*
+ * The driver of a zero-copy client forgets the buffers in its rings when the server dies: those it has offered to be filled,
+ * 1,024 a ring, and those the server has not taken yet. What follows is how its queues begin (DPDK 20.08 to 24.11), and a
+ * ring of the protocol. Where anything looks otherwise nothing is given back.
+ */
+struct memif_queue {
+	struct rte_mempool *pool;
+	void *device;
+	uint32_t type;
+	uint16_t region;
+	uint16_t port;
+	uint32_t ring_offset;
+	uint16_t last_head;
+	uint16_t last_tail;
+	struct rte_mbuf **buffers;
+	uint64_t packets;
+	uint64_t bytes;
+	void *interrupt;
+	uint8_t log2_ring_size;
+};
+
+struct memif_ring {
+	uint32_t cookie;
+	uint16_t flags;
+	uint16_t head;
+	uint8_t other_line[56];
+	uint16_t tail;
+	uint8_t another_line[62];
+	struct {
+		uint16_t flags;
+		uint16_t region;
+		uint32_t length;
+		uint32_t offset;
+		uint32_t metadata;
+	} slots[];
+};
+
+_Static_assert(sizeof(struct memif_ring) == 128, "a ring of the protocol");
+
+#define MEMIF_COOKIE 0x3E31F20
+
+/* The ring of a queue in the memory that is about to be unmapped, if it is there and all buffers in it are the queue's. */
+static const struct memif_ring *ring_of(const struct memif *memif, const struct memif_queue *queue, uint32_t type,
+					const void *address, size_t size)
+{
+	const struct memif_ring *ring;
+	uint32_t slots;
+	uintptr_t base = 0;
+
+	if (queue == NULL || queue->port != memif->port || queue->type != type || queue->region != 0 ||
+	    queue->buffers == NULL || queue->log2_ring_size > 14)
+		return NULL;
+	slots = 1u << queue->log2_ring_size;
+	if (size != 2u * memif->queues * (sizeof(*ring) + slots * sizeof(ring->slots[0])) || queue->ring_offset >= size)
+		return NULL;
+	ring = (const void *)((const char *)address + queue->ring_offset);
+	if (ring->cookie != MEMIF_COOKIE || (uint16_t)(ring->head - queue->last_tail) > slots)
+		return NULL;
+	for (uint16_t at = queue->last_tail; at != ring->head; at++) {
+		const struct rte_mbuf *m = queue->buffers[at & (slots - 1)];
+		uintptr_t start = m == NULL ? 0 : rte_pktmbuf_mtod(m, uintptr_t) - ring->slots[at & (slots - 1)].offset;
+
+		if (start == 0 || (base != 0 && start != base))
+			return NULL;
+		base = start;
+	}
+	return ring;
+}
+
+static void empty_ring(struct memif_queue *queue, const struct memif_ring *ring)
+{
+	uint32_t mask = (1u << queue->log2_ring_size) - 1;
+
+	for (uint16_t at = queue->last_tail; at != ring->head; at++)
+		rte_pktmbuf_free_seg(queue->buffers[at & mask]);
+	rte_free(queue->buffers);
+	queue->buffers = NULL;
+}
+
+/* No burst is under way. */
+static void give_back(const struct memif *memif, const void *address, size_t size)
+{
+	for (uint16_t at = 0; memif->rx != NULL && at < memif->queues; at++) {
+		struct memif_queue *from = memif->rx[at], *to = memif->tx[at];
+		const struct memif_ring *rx = ring_of(memif, from, 1, address, size);
+		const struct memif_ring *tx = ring_of(memif, to, 0, address, size);
+
+		/* A client in its handshake has nothing in its rings, so the memory of another is not taken for its. */
+		if (rx != NULL && tx != NULL && rx->head != from->last_tail) {
+			empty_ring(from, rx);
+			empty_ring(to, tx);
+		}
+	}
+}
+
 /* Found before the C library's, as above. Bursts that begin afterwards see that the port is not connected. */
 int munmap(void *address, size_t size)
 {
@@ -155,11 +255,26 @@ int munmap(void *address, size_t size)
 		for (size_t port = 0; port < RTE_MAX_ETHPORTS; port++) {
 			struct memif *memif = &memifs[port];
 
-			if (atomic_load(&memif->used) && !is_up(memif->port))
-				atomic_store(&memif->closed, keep_out(memif));
+			if (atomic_load(&memif->used) && !is_up(memif->port)) {
+				bool before = keep_out(memif);
+
+				give_back(memif, address, size);
+				atomic_store(&memif->closed, before);
+			}
 		}
 	}
 	return (int)syscall(SYS_munmap, address, size);
+}
+
+static int start(struct memif *memif)
+{
+	int failed = rte_eth_dev_start(memif->port);
+
+	if (!failed) {
+		memif->rx = rte_eth_fp_ops[memif->port].rxq.data;
+		memif->tx = rte_eth_fp_ops[memif->port].txq.data;
+	}
+	return failed;
 }
 
 static void memif_tick(void *argument)
@@ -173,7 +288,7 @@ static void memif_tick(void *argument)
 		keep_out(memif);
 		if (memif->started)
 			(void)rte_eth_dev_stop(memif->port);
-		memif->started = rte_eth_dev_start(memif->port) == 0;
+		memif->started = start(memif) == 0;
 		memif->patience = MEMIF_PATIENCE;
 		if (memif->started)
 			atomic_store(&memif->closed, false);
@@ -182,14 +297,17 @@ static void memif_tick(void *argument)
 }
 
 /* Before the first burst; a client goes on looking for its server. */
-static int memif_start(uint16_t port, bool client)
+static int memif_start(uint16_t port, uint16_t queues, bool client)
 {
 	struct memif *memif = &memifs[port];
-	int failed = rte_eth_dev_start(port);
+	int failed;
 
+	memif->port = port;
+	memif->queues = queues;
+	memif->rx = memif->tx = NULL;
+	failed = start(memif);
 	if (failed && !client)
 		return failed;
-	memif->port = port;
 	memif->started = !failed;
 	memif->patience = MEMIF_PATIENCE;
 	atomic_store(&memif->inside, 0);
@@ -437,7 +555,7 @@ int carrack_port_start(uint16_t port, struct carrack_port_options *options, void
 	if (failed == -ENOTSUP)
 		failed = 0;
 	if (!failed)
-		failed = is_memif(&info) ? memif_start(port, options->client) : rte_eth_dev_start(port);
+		failed = is_memif(&info) ? memif_start(port, options->queues, options->client) : rte_eth_dev_start(port);
 	/* Not every driver can; those start from zero. */
 	if (!failed)
 		(void)rte_eth_stats_reset(port);

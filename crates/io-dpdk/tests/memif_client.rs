@@ -18,22 +18,25 @@ fn client_finds_its_server_whenever_it_comes() {
     }
     let directory = tempfile::tempdir().expect("a temporary directory");
     let dpdk = common::dpdk();
-    let socket = directory.path().join("server.sock");
-    let mut port = open(&dpdk, &format!("memif:{},id=4,role=client", socket.display()));
-    assert!(!port.link().up, "nobody listens yet");
-    send_into_the_void(&dpdk, port.as_mut());
-    for _ in 0..3 {
-        // The first finds no socket, the others the one that the killed server before has left.
-        let mut server = start_peer(NAME, &format!("memif:{},id=4,role=server", socket.display()));
-        until("it connects", || port.link().up);
-        shuttle(&dpdk, port.as_mut());
-        server.kill().expect("the peer is ours");
-        server.wait().expect("the peer is ours");
-        busy_until_lost(&dpdk, port.as_mut());
+    for (id, zero_copy) in [(4, "no"), (5, "yes")] {
+        let socket = directory.path().join(format!("{id}.sock")).display().to_string();
+        let client = format!("memif:{socket},id={id},role=client,zero-copy={zero_copy}");
+        let mut port = open(&dpdk, &client);
+        assert!(!port.link().up, "nobody listens yet");
         send_into_the_void(&dpdk, port.as_mut());
+        for _ in 0..3 {
+            // The first finds no socket, the others the one that the killed server before has left.
+            let mut server = start_peer(NAME, &format!("memif:{socket},id={id},role=server"));
+            until("it connects", || port.link().up);
+            shuttle(&dpdk, port.as_mut());
+            server.kill().expect("the peer is ours");
+            server.wait().expect("the peer is ours");
+            busy_until_lost(&dpdk, port.as_mut());
+            send_into_the_void(&dpdk, port.as_mut());
+        }
+        drop(port);
+        assert_eq!(dpdk.pool_usage().outstanding(), 0, "every buffer came home");
     }
-    drop(port);
-    assert_eq!(dpdk.pool_usage().outstanding(), 0, "every buffer came home");
 }
 
 /// Sends and receives without a pause while the rings go away.

@@ -43,7 +43,7 @@ pub(super) const KEYS: &[KeyInfo] = &[
         Absent("the interface is a VLAN of its `parent`"),
         NeedsRestart,
         "\"af_packet:eth1\"",
-        "The port: `pci:0000:03:00.0`, `af_packet:IFNAME`, `af_xdp:IFNAME`, `tap:IFNAME`, `memif:SOCKET,id=N,role=client`, \
+        "The port: `pci:0000:03:00.0`, `af_packet:IFNAME`, `af_xdp:IFNAME`, `tap:IFNAME`, `memif:SOCKET,id=N,role=client,zero-copy=no`, \
          `dpdk-pcap:rx=FILE,tx=FILE`, `vdev:ARGS`, `pcap:rx=FILE,tx=FILE` or `mem:NAME`.",
     ),
     row(
