@@ -327,8 +327,8 @@ impl LogReport {
         if self.days > 0 {
             println!();
             println!(
-                "merged by days      {:>10.2} M a second: {} files of {} days became {}, {:.2} bytes an event",
-                self.merging_m_per_s, self.files, self.days, self.files_merged, self.bytes_per_event_merged
+                "merged by days      {:>10.2} M a second: {} days; {} files became {}, {:.2} bytes an event",
+                self.merging_m_per_s, self.days, self.files, self.files_merged, self.bytes_per_event_merged
             );
             self.asked_merged.print(self.questions);
         }

@@ -137,7 +137,7 @@ fn idle_times_are_as_configured() {
 #[test]
 fn limits_are_as_configured() {
     let limits = "sessions_max = 1\nports_max = 2\nports_tcp_max = 3\nports_udp_max = 4\nports_icmp_max = 5\n\
-                  creations_per_s = 6\ncreations_burst = 7\nsessions_per_mapping_max = 8\n";
+                  creations_per_s = 6\ncreations_burst = 7\nsessions_per_mapping_max = 8\nmappings_threshold = 2\n";
     let text = BASE.replace("[nat.timeouts]", &format!("[nat.limits]\n{limits}\n[nat.timeouts]"));
     let compiled = compile(&config(&text), &facts(), None).unwrap();
     let expected = Limits {
@@ -147,6 +147,7 @@ fn limits_are_as_configured() {
         creations_per_s: 6,
         creations_burst: 7,
         sessions_per_mapping_max: 8,
+        mappings_threshold: 2,
     };
     assert_eq!(compiled.snapshot.nat.instances[0].limits, expected);
 }

@@ -257,6 +257,9 @@ impl Nat {
         if instance.logged == Logged::Mappings {
             self.tell_mapping(Change::MappingCreated, id);
         }
+        if instance.limits.mappings_threshold > 0 {
+            self.watch_mappings(instance, subscriber_id);
+        }
         Ok(id)
     }
 

@@ -167,6 +167,8 @@ pub struct Limits {
     pub creations_burst: u32,
     /// Sessions of one mapping (RFC 6888 REQ-5).
     pub sessions_per_mapping_max: u32,
+    /// Mappings of a subscriber, all protocols together, at which an event is raised; 0 for none.
+    pub mappings_threshold: u32,
 }
 
 /// Idle times in seconds, each 1 to 30 000.

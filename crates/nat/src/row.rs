@@ -404,6 +404,15 @@ pub enum NatEvent {
         /// Crossed upwards?
         above: bool,
     },
+    /// A subscriber's mappings have become as many as its threshold; told anew after they were an eighth fewer.
+    SubscriberThreshold {
+        /// Instance.
+        instance: InstanceId,
+        /// Inside address.
+        inside: IpAddr,
+        /// Its mappings, all protocols together.
+        mappings: u32,
+    },
     /// A single mapping or session came or went, where the instance's [`Logged`](crate::policy::Logged) asks for it.
     Translation {
         /// What.

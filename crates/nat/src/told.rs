@@ -47,6 +47,22 @@ impl Nat {
         });
     }
 
+    /// RFC 8158 §4.6.8.3: a mapping of the subscriber's has begun; is it as many as its threshold now? Who hovers there is
+    /// told once. That it had fewer is seen when the next begins: without one it cannot have as many again.
+    #[cold]
+    pub(crate) fn watch_mappings(&mut self, instance: &Instance, subscriber: u32) {
+        let Some(line) = self.tables.subscribers.get_mut(subscriber) else { return };
+        let threshold = instance.limits.mappings_threshold;
+        let mappings: u32 = line.mappings.iter().sum();
+        if mappings <= threshold - (threshold / 8).max(1).min(threshold) {
+            line.is_above_threshold = false;
+        } else if mappings >= threshold && !line.is_above_threshold {
+            line.is_above_threshold = true;
+            let inside = line.who().into();
+            self.events.push(NatEvent::SubscriberThreshold { instance: instance.id, inside, mappings });
+        }
+    }
+
     /// The session in that line has begun.
     #[inline(never)]
     pub(crate) fn tell_begin(&mut self, id: u32) {

@@ -239,6 +239,41 @@ fn threshold_is_an_event_each_way() {
     assert_eq!(crossings(&w), [true, false]);
 }
 
+/// RFC 8158 §4.6.8.3: once for each time that a subscriber reaches its threshold, not for every mapping there.
+#[test]
+fn subscriber_that_reaches_its_threshold_is_told_once_until_it_had_an_eighth_fewer() {
+    let mut w = world(limited(|l| l.mappings_threshold = 40));
+    let told = |w: &World| -> Vec<u32> {
+        let of = |e: &NatEvent| match e {
+            NatEvent::SubscriberThreshold { mappings, inside, .. } => {
+                assert_eq!(inside.to_string(), "10.0.0.1");
+                Some(*mappings)
+            }
+            _ => None,
+        };
+        w.events.iter().filter_map(of).collect()
+    };
+    for n in 0..39 {
+        from_one(&mut w, n).unwrap();
+        from_many(&mut w, n + 256).unwrap();
+    }
+    assert_eq!(told(&w), []);
+    // Some stay, others end, more begin: of 36 on it was never an eighth fewer, of 34 on it was.
+    for (alive, begun, expected) in [(0, 41, 1), (36, 45, 1), (34, 41, 2)] {
+        for _ in 0..4 {
+            w.wait(90);
+            for n in 0..alive {
+                from_one(&mut w, n).unwrap();
+            }
+        }
+        for n in 0..begun {
+            from_one(&mut w, n).unwrap();
+        }
+        w.wait(1);
+        assert_eq!(told(&w), vec![40; expected], "{alive} stayed");
+    }
+}
+
 /// Dependent mappings of one endpoint count as ports each.
 #[test]
 fn dependent_mappings_count_as_ports() {

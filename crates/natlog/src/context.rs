@@ -97,6 +97,11 @@ impl Context {
         if above { high } else { high.saturating_sub(5) }
     }
 
+    /// Mappings of a subscriber at which an event is raised.
+    pub(crate) fn mappings_threshold(&self, index: u16) -> u32 {
+        self.instances.get(usize::from(index)).map_or(0, |instance| instance.limits.mappings_threshold)
+    }
+
     /// What RFC 8158 calls a refusal for that reason, and the limit that was reached (§4.4).
     pub(crate) fn refusal(&self, index: u16, reason: Reason) -> (Kind, Quota, u32) {
         let instance = self.instances.get(usize::from(index));

@@ -35,7 +35,7 @@ pub enum Kind {
     BlockAllocated = 16,
     /// It gave it back.
     BlockReleased = 17,
-    /// Use of a pool crossed its threshold.
+    /// Use of a pool crossed its threshold, or a subscriber's mappings theirs.
     ThresholdReached = 18,
     /// The daemon started: whatever was allocated before is free.
     Started = 64,
@@ -165,7 +165,7 @@ pub struct Record {
     pub pool: u16,
     /// IP protocol number.
     pub protocol: u8,
-    /// Quotas: a [`Quota`]; thresholds: 1 when crossed upwards; mappings and sessions: 1 where port blocks tell the
+    /// Quotas: a [`Quota`]; thresholds: 1 when a pool's was crossed upwards, 2 a subscriber's, 0 downwards; mappings and sessions: 1 where port blocks tell the
     /// subscriber too.
     pub detail: u8,
     /// The subscriber.
@@ -192,6 +192,8 @@ pub struct Record {
     pub reason: Option<Reason>,
 }
 
+/// Detail of a threshold that a subscriber has reached.
+const OF_SUBSCRIBER: u8 = 2;
 /// No address.
 pub const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
@@ -305,7 +307,21 @@ impl Record {
                 count: u32::from(percent),
                 ..at
             },
+            NatEvent::SubscriberThreshold { instance, inside, mappings } => Self {
+                kind: Kind::ThresholdReached,
+                instance: instance.index() as u16,
+                inside,
+                detail: OF_SUBSCRIBER,
+                value: context.mappings_threshold(instance.index() as u16),
+                count: mappings,
+                ..at
+            },
         }
+    }
+
+    /// Was a subscriber's threshold crossed?
+    pub(crate) const fn is_of_subscriber(&self) -> bool {
+        self.detail == OF_SUBSCRIBER
     }
 
     fn of_mapping(

@@ -116,6 +116,11 @@ fn fields(
             field("limit", &record.value)?;
             field("count", &record.count)
         }
+        Kind::ThresholdReached if record.is_of_subscriber() => {
+            field("inside", &record.inside)?;
+            field("threshold", &record.value)?;
+            field("mappings", &record.count)
+        }
         Kind::ThresholdReached => {
             field("pool", &context.pool(record.pool))?;
             field("crossed", &if record.detail == 1 { "upwards" } else { "downwards" })?;

@@ -91,6 +91,10 @@ fn expected(field: Field, record: &Record) -> String {
         Field::ThresholdEvent if record.detail == 1 => {
             "NAT Threshold Event: Address pool high threshold event (1)".into()
         }
+        Field::ThresholdEvent if record.detail == 2 => {
+            "NAT Threshold Event: Address and port mapping per user high threshold event (4)".into()
+        }
+        Field::PerUserHigh => "Addressport Mapping Per User High Threshold: 77".into(),
         Field::ThresholdEvent => "NAT Threshold Event: Address pool low threshold event (2)".into(),
         Field::PoolHigh => "Addresspool High Threshold: 77".into(),
         Field::PoolLow => "Addresspool Low Threshold: 77".into(),

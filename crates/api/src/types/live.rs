@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// All kinds of events.
-pub const EVENT_KINDS: [&str; 12] = [
+pub const EVENT_KINDS: [&str; 13] = [
     "block-allocated",
     "block-released",
     "address-bound",
@@ -13,6 +13,7 @@ pub const EVENT_KINDS: [&str; 12] = [
     "mapping-released",
     "refused",
     "pool-threshold",
+    "subscriber-threshold",
     "mapping-created",
     "mapping-deleted",
     "session-created",
@@ -27,7 +28,8 @@ pub struct Event {
     /// When: microseconds since 1970 (UTC).
     pub unix_us: u64,
     /// `block-allocated`, `block-released`, `address-bound`, `address-released`, `mapping-bound`, `mapping-released`,
-    /// `refused`, `pool-threshold`, `mapping-created`, `mapping-deleted`, `session-created` or `session-deleted`.
+    /// `refused`, `pool-threshold`, `subscriber-threshold`, `mapping-created`, `mapping-deleted`, `session-created` or
+    /// `session-deleted`.
     pub kind: String,
     /// NAT instance, when it is about one.
     pub instance: Option<String>,

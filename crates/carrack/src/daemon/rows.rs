@@ -302,6 +302,10 @@ pub(super) fn event(names: &Names, sequence: u64, unix_ns: u64, event: &NatEvent
             let to = remote.map_or_else(String::new, |remote| format!(" to {remote}"));
             (kind, instance, "info", format!("{inside}, protocol {protocol}, {what} {outside}{to}"))
         }
+        NatEvent::SubscriberThreshold { instance, inside, mappings } => {
+            let text = format!("{inside} has reached the threshold of mappings: {mappings}");
+            ("subscriber-threshold", instance, "warning", text)
+        }
         NatEvent::PoolThreshold { instance, pool, percent, above } => {
             let what = if *above { "rose above" } else { "fell back under" };
             let text = format!("pool {} {what} its threshold: {percent} % in use", names.pool(*pool));

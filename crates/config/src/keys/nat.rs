@@ -397,6 +397,15 @@ pub(super) const KEYS: &[KeyInfo] = &[
         "500",
         "Sessions of one mapping (RFC 6888 REQ-5).",
     ),
+    row(
+        ("nat.limits", "mappings_threshold"),
+        LIMIT,
+        Value("0"),
+        InPlace,
+        "1_500",
+        "Mappings of a subscriber, all protocols together, at which an event is raised; 0 for none. It is raised again when \
+         they were an eighth fewer in between (RFC 8158 §4.6.8.3).",
+    ),
     row(("nat.timeouts", "udp"), TIMEOUT, Value("300"), InPlace, "\"5m\"", "UDP (RFC 4787 REQ-5)."),
     row(
         ("nat.timeouts", "udp_port"),

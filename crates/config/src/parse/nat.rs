@@ -176,9 +176,19 @@ fn limits(notes: &Notes, section: &Section<'_>) -> Limits {
             "`creations_burst` without `creations_per_s`; set the rate too, or remove the burst",
         );
     }
+    let mappings_threshold = section.need::<u32>("mappings_threshold");
+    let ports_max = section.value::<u32>("ports_max");
+    if ports_max > 0 && mappings_threshold.value > ports_max {
+        notes.warning(
+            mappings_threshold.span,
+            format!(
+                "`mappings_threshold` is above the {ports_max} of `ports_max`, so that it is never reached"
+            ),
+        );
+    }
     Limits {
         sessions_max: section.value("sessions_max"),
-        ports_max: section.value("ports_max"),
+        ports_max,
         ports_by_proto_max: [
             section.value("ports_tcp_max"),
             section.value("ports_udp_max"),
@@ -187,6 +197,7 @@ fn limits(notes: &Notes, section: &Section<'_>) -> Limits {
         creations_per_s,
         creations_burst: burst.map_or(creations_per_s, |burst| burst.value),
         sessions_per_mapping_max: section.value("sessions_per_mapping_max"),
+        mappings_threshold: mappings_threshold.value,
     }
 }
 

@@ -60,6 +60,8 @@ pub enum Field {
     PoolHigh,
     /// addressPoolLowThreshold.
     PoolLow,
+    /// addressPortMappingPerUserHighThreshold.
+    PerUserHigh,
 }
 
 impl Field {
@@ -93,6 +95,7 @@ impl Field {
             Self::ThresholdEvent => (467, 4),
             Self::PoolHigh => (476, 4),
             Self::PoolLow => (477, 4),
+            Self::PerUserHigh => (480, 4),
         }
     }
 
@@ -116,14 +119,16 @@ impl Field {
             Self::Vrf => out.extend(u32::from(context.inside_vrf(record.instance)).to_be_bytes()),
             Self::Pool => out.extend(u32::from(record.pool).to_be_bytes()),
             Self::QuotaEvent => out.extend(u32::from(record.detail).to_be_bytes()),
-            // RFC 8158 §4.5: 1 is the pool's high threshold, 2 its low one.
+            // RFC 8158 §4.5: 1 is the pool's high threshold, 2 its low one, 4 that of a user's mappings.
+            Self::ThresholdEvent if record.is_of_subscriber() => out.extend(4u32.to_be_bytes()),
             Self::ThresholdEvent => out.extend((2 - u32::from(record.detail.min(1))).to_be_bytes()),
             Self::SessionsMax
             | Self::MappingsMax
             | Self::PerUserMax
             | Self::SubscribersMax
             | Self::PoolHigh
-            | Self::PoolLow => out.extend(record.value.to_be_bytes()),
+            | Self::PoolLow
+            | Self::PerUserHigh => out.extend(record.value.to_be_bytes()),
         }
     }
 }
@@ -165,14 +170,14 @@ pub struct Template {
 
 use Field::{
     Event, First, Inside4, Inside6, InsidePort, Instance, Last, MappingsMax, Outside, OutsidePort,
-    PerUserMax, Pool, PoolHigh, PoolLow, PostRemote4, PostRemotePort, Protocol, QuotaEvent, Remote4, Remote6,
-    RemotePort, SessionsMax, SubscribersMax, ThresholdEvent, Time, Vrf,
+    PerUserHigh, PerUserMax, Pool, PoolHigh, PoolLow, PostRemote4, PostRemotePort, Protocol, QuotaEvent,
+    Remote4, Remote6, RemotePort, SessionsMax, SubscribersMax, ThresholdEvent, Time, Vrf,
 };
 
 /// RFC 8158 §4.6, without what it does not demand except the instance and the subscriber's routing instance. The position of
 /// each is known to [`template`].
 #[rustfmt::skip]
-pub const TEMPLATES: [Template; 19] = [
+pub const TEMPLATES: [Template; 21] = [
     Template { id: 256, fields: &[Time, Event, Inside4, Outside, Protocol, InsidePort, OutsidePort, Instance, Vrf] },
     Template { id: 257, fields: &[Time, Event, Inside4, Outside, Protocol, InsidePort, OutsidePort, Remote4, PostRemote4, RemotePort, PostRemotePort, Instance, Vrf] },
     Template { id: 258, fields: &[Time, Event, Inside6, Outside, Protocol, InsidePort, OutsidePort, Instance, Vrf] },
@@ -192,6 +197,8 @@ pub const TEMPLATES: [Template; 19] = [
     Template { id: 272, fields: &[Time, Event, Inside6, Outside, Instance] },
     Template { id: 273, fields: &[Time, Event, Inside4, Outside, First, Last, Instance, Vrf] },
     Template { id: 274, fields: &[Time, Event, Inside6, Outside, First, Last, Instance, Vrf] },
+    Template { id: 275, fields: &[Time, Event, ThresholdEvent, PerUserHigh, Inside4, Instance, Vrf] },
+    Template { id: 276, fields: &[Time, Event, ThresholdEvent, PerUserHigh, Inside6, Instance, Vrf] },
 ];
 
 /// The template of a record; `None` for events that RFC 8158 has no number for.
@@ -210,6 +217,7 @@ pub fn template(record: &Record) -> Option<&'static Template> {
             Quota::Subscribers => 12,
             Quota::Other => return None,
         },
+        Kind::ThresholdReached if record.is_of_subscriber() => 19 + six,
         Kind::ThresholdReached => 14 - usize::from(record.detail.min(1)),
         Kind::AddressBound | Kind::AddressReleased => 15 + six,
         Kind::BlockAllocated | Kind::BlockReleased => 17 + six,

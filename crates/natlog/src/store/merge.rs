@@ -111,11 +111,17 @@ pub(crate) fn due(dir: &Path, now_ms: u64) -> io::Result<Vec<PathBuf>> {
 pub(crate) fn merge(day: &Path, go_on: &mut dyn FnMut() -> bool) -> Result<Merged, Unmerged> {
     let failed = |error: io::Error| Unmerged::Failed(error.to_string());
     let mut done = Merged::default();
+    let mut known = usize::MAX;
     loop {
         let runs = runs::of(files::day_parts(day).map_err(failed)?);
         if runs.len() < 2 {
             return Ok(done);
         }
+        // What does not become less would go on for ever.
+        if runs.len() >= known {
+            return Err(Unmerged::Failed(format!("{known} files became {}", runs.len())));
+        }
+        known = runs.len();
         if done.files_before == 0 {
             done.files_before = runs.iter().map(Run::files).sum();
         }

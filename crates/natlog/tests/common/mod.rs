@@ -74,6 +74,7 @@ pub fn every_event() -> Vec<Record> {
                 Kind::ThresholdReached => {
                     records.push(Record { detail: 1, ..record });
                     records.push(Record { detail: 0, ..record });
+                    records.push(Record { detail: 2, ..record });
                 }
                 _ => records.push(record),
             }

@@ -188,6 +188,7 @@ pub(super) fn change(random: &mut Random, side: usize, policy: &mut Instance, st
         creations_per_s: [0, 0, 1][random.below(3)],
         creations_burst: 3,
         sessions_per_mapping_max: [0, 0, 5][random.below(3)],
+        mappings_threshold: 0,
     };
     policy.timeouts = Timeouts {
         udp_s: [120, 300][random.below(2)],
