@@ -99,7 +99,8 @@ pub(crate) fn read(path: &Path, wanted: Wanted, mut each: impl FnMut(&Record, &s
     for index in 0..reader.metadata().num_row_groups() {
         let group = reader.metadata().row_group(index);
         if wanted.admits_group(group) && is_among(&places, index, group) {
-            read_group(&*reader.get_row_group(index)?, wanted, &mut each)?;
+            let is_named = matches!(places, Places::Groups(..));
+            read_group(&*reader.get_row_group(index)?, wanted, is_named, &mut each)?;
         }
     }
     Ok(())
@@ -116,14 +117,16 @@ fn is_among(places: &Places, index: usize, group: &RowGroupMetaData) -> bool {
     }
 }
 
+/// `is_named`: the index says that the subscriber is in it.
 fn read_group(
     group: &dyn RowGroupReader,
     wanted: Wanted,
+    is_named: bool,
     each: &mut impl FnMut(&Record, &str),
 ) -> Result<()> {
     let places = match (wanted.outside, wanted.inside) {
         (Some(outside), _) => of_address(group, outside, wanted.port)?,
-        (None, Some(inside)) => of_subscriber(group, inside)?,
+        (None, Some(inside)) => of_subscriber(group, inside, is_named)?,
         (None, None) => std::iter::once(0..rows(group)).collect(),
     };
     if places.is_empty() {
@@ -168,7 +171,7 @@ fn of_address(group: &dyn RowGroupReader, ip: u32, port: Option<u16>) -> Result<
 }
 
 /// Where rows may be that concern a subscriber, or the daemon itself.
-fn of_subscriber(group: &dyn RowGroupReader, inside: IpAddr) -> Result<Vec<Range<usize>>> {
+fn of_subscriber(group: &dyn RowGroupReader, inside: IpAddr, is_named: bool) -> Result<Vec<Range<usize>>> {
     let all = 0..rows(group);
     let mut places = Vec::new();
     if outside(group.metadata()).is_none_or(|(first, _)| first == 0) {
@@ -177,14 +180,14 @@ fn of_subscriber(group: &dyn RowGroupReader, inside: IpAddr) -> Result<Vec<Range
     match inside {
         IpAddr::V4(ip) => {
             let ip = u32::from(ip);
-            if !is_missing(group, INSIDE, &ip.to_le_bytes())? {
+            if is_named || !is_missing(group, INSIDE, &ip.to_le_bytes())? {
                 places.extend(runs(numbers(group, INSIDE, all)?.iter().map(|found| *found == ip), 0));
             }
         }
         IpAddr::V6(ip) => {
             let mut text = 16u32.to_le_bytes().to_vec();
             text.extend(ip.octets());
-            if !is_missing(group, INSIDE6, &text)? {
+            if is_named || !is_missing(group, INSIDE6, &text)? {
                 let found = texts(group, INSIDE6, all)?;
                 places.extend(runs(found.iter().map(|found| found.data() == ip.octets()), 0));
             }
