@@ -46,7 +46,7 @@ impl Nat {
         let drop = |reason| Err(Verdict::Drop(reason));
         let known = if flow.is_six() {
             let id = self.directory.instance_of_prefix(flow.via);
-            id.filter(|id| self.directory.serves_six(*id, flow.src6))
+            id.filter(|id| !self.directory.is_only_led_to(*id, flow.src6))
         } else {
             self.directory.instance_of_inside(flow.vrf, flow.src)
         };

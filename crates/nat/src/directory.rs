@@ -309,9 +309,13 @@ impl Directory {
         denied
     }
 
-    /// Is the IPv6 host a subscriber, who may open sessions? One that a forward rule leads to may answer without.
+    /// Is an IPv6 host that was admitted no subscriber? Then a forward rule leads to it, and it answers only.
     #[must_use]
-    pub(crate) fn serves_six(&self, instance: InstanceId, source: u128) -> bool {
+    pub(crate) fn is_only_led_to(&self, instance: InstanceId, source: u128) -> bool {
+        !self.led_to_six.is_empty() && !self.serves_six(instance, source)
+    }
+
+    fn serves_six(&self, instance: InstanceId, source: u128) -> bool {
         self.nat64_of(instance).is_some_and(|nat64| nat64.serves(source))
     }
 

@@ -78,7 +78,8 @@ impl Driver<'_> {
         }
         let identification = self.identification.wrapping_add(1);
         let way = V4Way { src, dst, ports: Ports::KEEP, identification, mtu: exit.mtu };
-        // RFC 7915 §5.1: once for the whole way, here before the header is made of it.
+        // RFC 7915 §5.1: once for the whole way, here before the header is made of it. Invariant: the header is all there,
+        // and the first turn leaves hop limits below 2 to the general stages.
         packet[7] -= 1;
         let Ok(moved) = to_v4(packet, &Extensions::none(next), &way, &siit.rules) else {
             packet[7] += 1;
@@ -119,7 +120,7 @@ impl Driver<'_> {
         let way = V6Way { src, dst, ports: Ports::KEEP, mtu: exit.mtu };
         let packet = frame.bytes_mut().get_mut(start..start + GROWTH + total);
         let moved = packet.and_then(|packet| {
-            // RFC 7915 §4.1: once for the whole way, here before the header is made of it.
+            // RFC 7915 §4.1: once for the whole way, here before the header is made of it. Invariant: as the other way.
             packet[GROWTH + 8] -= 1;
             let moved = to_v6(packet, GROWTH, &way, &siit.rules);
             moved.inspect_err(|_| packet[GROWTH + 8] += 1).ok()
