@@ -176,10 +176,7 @@ impl Ports {
     }
 
     pub(crate) fn block_range(&self, at: BlockRef) -> Option<RangeInclusive<u16>> {
-        let home = self.addresses.get(usize::from(at.address))?;
-        let first = u32::from(home.phase) + u32::from(at.block) * u32::from(self.block_size);
-        let first = u16::try_from(first).ok()?;
-        Some(first..=first + (self.block_size.max(1) - 1))
+        self.addresses.get(usize::from(at.address))?.block_range(at.block, self.block_size)
     }
 
     pub(crate) fn block_row(&self, at: BlockRef) -> BlockRow {

@@ -335,7 +335,7 @@ impl Nat {
         });
         let ends = !kept && mapping.sessions == 0;
         if ends {
-            self.tables.remove_mapping(id);
+            self.tables.remove_mapping(id, self.tables.hashes_of_mapping(&mapping));
         }
         Some(ends)
     }

@@ -15,7 +15,7 @@ use crate::line::{
 use crate::policy::{Filtering, Instance, Logged, Mapping as MappingBehaviour};
 use crate::pool::Wish;
 use crate::rewrite::deltas;
-use crate::row::{Change, Endpoint, v4};
+use crate::row::{Endpoint, v4};
 use crate::syn::Hold;
 use crate::tcp::first_state;
 use crate::told::{mapping_flags, session_flags};
@@ -254,12 +254,8 @@ impl Nat {
         let id = tables.add_mapping(line).inspect_err(|_| {
             state.ports.release(got.address, got.port, wish.proto, now.s(), false);
         })?;
-        if instance.logged == Logged::Mappings {
-            self.tell_mapping(Change::MappingCreated, id);
-        }
-        if instance.limits.mappings_threshold > 0 {
-            self.watch_mappings(instance, subscriber_id);
-        }
+        let told = (instance.logged, instance.limits.mappings_threshold);
+        self.note_mapped(instance.id, told, subscriber_id, id);
         Ok(id)
     }
 
@@ -322,32 +318,10 @@ impl Nat {
         let sessions = self.tables.subscribers.get(subscriber).map_or(0, |s| s.sessions);
         may_have_session(instance, sessions, mapping.sessions)?;
         let remote = flow.remote(direction);
-        let refresh_in = instance.inbound_refresh.get(flow.proto.index()).copied().unwrap_or(true);
-        let flag = |set: bool, bit: u8| if set { bit } else { 0 };
-        // A call or tunnel: its packets bear what the end they go to has chosen, a tunnel's no port of the mapping at all.
-        let is_numbered = flow.proto == Proto::Other && !mapping.is_static();
-        let (inside_port, outside_port) = match direction {
-            Direction::Out if is_numbered => (flow.sport, flow.sport),
-            Direction::In if is_numbered && flow.ip_proto == ESP => (flow.dport, flow.dport),
-            _ => (mapping.inside_port, mapping.outside_port),
-        };
-        let mut line = Session {
-            inside_port,
-            remote_ip: remote.ip,
-            remote_port: remote.port,
-            outside_port,
-            proto: flow.proto as u8,
-            flags: flag(direction == Direction::In, INBOUND)
-                | flag(refresh_in, REFRESH_IN)
-                | flag(hairpin, HAIRPIN)
-                | session_flags(instance),
-            seen_s: now.s(),
-            mapping: mapping_id,
-            subscriber,
-            tcp: if flow.proto == Proto::Tcp { first_state(flow.bits, direction) as u8 } else { 0 },
-            ip_proto: flow.ip_proto,
-            ..Session::on(&mapping)
-        };
+        let mut line = session_of(instance, (subscriber, mapping_id), &mapping, flow, direction, now);
+        if hairpin {
+            line.flags |= HAIRPIN;
+        }
         let server = if direction == Direction::Out { remote.port } else { mapping.inside_port };
         let end = if direction == Direction::Out { remote } else { mapping.outside() };
         if instance.gateway_of(flow.proto, server).is_some()
@@ -365,16 +339,29 @@ impl Nat {
         }
         let deadline = now.s().saturating_add(idle_timeout_s(instance, &line));
         let id = self.tables.add_session(line, deadline)?;
-        if instance.logged >= Logged::Sessions {
+        self.note_opened(instance.logged, id, &mapping, flow, direction);
+        Ok(id)
+    }
+
+    /// What a new session is to the log, and to a SYN that was held for it.
+    #[inline(always)]
+    pub(crate) fn note_opened(
+        &mut self,
+        logged: Logged,
+        id: u32,
+        mapping: &Mapping,
+        flow: &Flow,
+        direction: Direction,
+    ) {
+        if logged >= Logged::Sessions {
             self.tell_begin(id);
         }
         if flow.proto == Proto::Tcp
             && direction == Direction::Out
-            && self.syns.absorb(mapping.outside(), remote, VrfId(mapping.outside_vrf))
+            && self.syns.absorb(mapping.outside(), flow.remote(direction), VrfId(mapping.outside_vrf))
         {
             self.absorbed += 1;
         }
-        Ok(id)
     }
 
     fn miss_in(&mut self, flow: &Flow, frame: &[u8], now: Now) -> Result<u32, Verdict> {
@@ -557,7 +544,7 @@ impl Nat {
 }
 
 /// May a packet from inside open a session at all?
-fn may_open(instance: &Instance, flow: &Flow) -> Result<(), Reason> {
+pub(crate) fn may_open(instance: &Instance, flow: &Flow) -> Result<(), Reason> {
     match flow.proto {
         Proto::Tcp if flow.kind == Kind::LaterFragment => Err(Reason::NatTcpNoSession),
         Proto::Tcp => {
@@ -571,8 +558,51 @@ fn may_open(instance: &Instance, flow: &Flow) -> Result<(), Reason> {
     }
 }
 
+/// The line of the session that a packet opens. What its translation does to checksums, and an IPv6 host's address, are left
+/// to fill in.
+#[inline]
+pub(crate) fn session_of(
+    instance: &Instance,
+    (subscriber, mapping_id): (u32, u32),
+    mapping: &Mapping,
+    flow: &Flow,
+    direction: Direction,
+    now: Now,
+) -> Session {
+    let remote = flow.remote(direction);
+    let refresh_in = instance.inbound_refresh.get(flow.proto.index()).copied().unwrap_or(true);
+    let flag = |set: bool, bit: u8| if set { bit } else { 0 };
+    // A call or tunnel: its packets bear what the end they go to has chosen, a tunnel's no port of the mapping at all.
+    let is_numbered = flow.proto == Proto::Other && !mapping.is_static();
+    let (inside_port, outside_port) = match direction {
+        Direction::Out if is_numbered => (flow.sport, flow.sport),
+        Direction::In if is_numbered && flow.ip_proto == ESP => (flow.dport, flow.dport),
+        _ => (mapping.inside_port, mapping.outside_port),
+    };
+    Session {
+        inside_port,
+        remote_ip: remote.ip,
+        remote_port: remote.port,
+        outside_port,
+        proto: flow.proto as u8,
+        flags: flag(direction == Direction::In, INBOUND)
+            | flag(refresh_in, REFRESH_IN)
+            | session_flags(instance),
+        seen_s: now.s(),
+        mapping: mapping_id,
+        subscriber,
+        tcp: if flow.proto == Proto::Tcp { first_state(flow.bits, direction) as u8 } else { 0 },
+        ip_proto: flow.ip_proto,
+        ..Session::on(mapping)
+    }
+}
+
 /// RFC 6888 REQ-5, REQ-5a: limits on a subscriber's sessions and on those of one mapping.
-fn may_have_session(instance: &Instance, of_subscriber: u32, of_mapping: u32) -> Result<(), Reason> {
+pub(crate) fn may_have_session(
+    instance: &Instance,
+    of_subscriber: u32,
+    of_mapping: u32,
+) -> Result<(), Reason> {
     let limits = &instance.limits;
     if limits.sessions_max != 0 && of_subscriber >= limits.sessions_max {
         return Err(Reason::NatSessionLimit);
@@ -585,7 +615,7 @@ fn may_have_session(instance: &Instance, of_subscriber: u32, of_mapping: u32) ->
 
 /// RFC 6888 REQ-4, REQ-4a, REQ-4c, REQ-5b: limits on ports and on the rate of new mappings. Takes a
 /// creation token when all is well.
-fn within_limits(
+pub(crate) fn within_limits(
     instance: &Instance,
     subscriber: &mut crate::line::Subscriber,
     proto: Proto,

@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use carrack_base::{InstanceId, VrfId, WorkerId};
+use carrack_base::{InstanceId, Proto, VrfId, WorkerId};
 use carrack_tables::KeyedHasher;
 
 use crate::deterministic::Deterministic;
-use crate::flow::{Inside, subscriber_hash};
+use crate::flow::{Flow, Inside, subscriber_hash};
 use crate::nat64::{Nat64, NatPrefix};
 use crate::ownership::{BlockMap, WorkerGroup};
-use crate::policy::{Assignment, Instance, NatPolicy, StaticRule};
+use crate::policy::{Assignment, Instance, Mapping, NatPolicy, StaticRule};
 use crate::rules::Rules;
 use crate::slices::Slices;
 use crate::spis::Spis;
@@ -108,6 +108,8 @@ pub struct Directory {
     /// Blocks of deterministic instances, by instance.
     overflow: Vec<Option<Arc<BlockMap>>>,
     inside_vrf: Vec<VrfId>,
+    /// By instance and protocol (TCP, UDP): see [`Directory::opens_common`].
+    opens_common: Vec<[bool; 2]>,
     /// NAT64 prefixes of all instances, the longest first.
     prefixes: Vec<PrefixEntry>,
     /// The same by number.
@@ -165,6 +167,7 @@ impl Directory {
             deterministic: policy.instances.iter().map(Deterministic::of).collect(),
             overflow: policy.instances.iter().map(|instance| overflow_of(instance, group)).collect(),
             inside_vrf: policy.instances.iter().map(|i| i.inside_vrf).collect(),
+            opens_common: policy.instances.iter().map(opens_common).collect(),
             prefixes: Vec::new(),
             by_via: Vec::new(),
             nat64: policy.instances.iter().map(|i| i.nat64.clone()).collect(),
@@ -273,6 +276,25 @@ impl Directory {
     #[must_use]
     pub fn instance_of_inside(&self, vrf: VrfId, ip: u32) -> Option<InstanceId> {
         find(&self.inside, vrf, ip)
+    }
+
+    /// The instance that a packet from inside is for, by its source or, from IPv6, by the prefix of its destination.
+    #[inline]
+    #[must_use]
+    pub(crate) fn instance_for(&self, flow: &Flow) -> Option<InstanceId> {
+        if flow.is_six() {
+            self.instance_of_prefix(flow.via)
+        } else {
+            self.instance_of_inside(flow.vrf, flow.src)
+        }
+    }
+
+    /// Do the instance's sessions of TCP or UDP from inside all come about in the same way: one mapping for all
+    /// destinations, with any port?
+    #[inline]
+    #[must_use]
+    pub(crate) fn opens_common(&self, instance: usize, proto: Proto) -> bool {
+        self.opens_common.get(instance).and_then(|by| by.get(proto.index())).is_some_and(|common| *common)
     }
 
     /// Is there any NAT64 prefix?
@@ -537,6 +559,15 @@ fn led_to_six(policy: &NatPolicy) -> Vec<(InstanceId, u128)> {
     all.sort_unstable();
     all.dedup();
     all
+}
+
+/// See [`Directory::opens_common`].
+fn opens_common(instance: &Instance) -> [bool; 2] {
+    [Proto::Tcp, Proto::Udp].map(|proto| {
+        let mapping = instance.mapping.get(proto.index()).copied().unwrap_or_default();
+        let chooses = proto == Proto::Udp && (instance.parity || instance.contiguity);
+        mapping == Mapping::EndpointIndependent && !chooses
+    })
 }
 
 /// Does the destination pass untranslated (RFC 6888 REQ-6)?

@@ -9,11 +9,12 @@ use carrack_base::{InstanceId, Now, Proto, REASONS, Reason, VrfId, WorkerId};
 use carrack_tables::{ArenaError, KeyedHasher, PagePreference, SweepPacer};
 use carrack_wire::tcp::flag;
 
+use crate::arrivals::Arrival;
 use crate::change::Transition;
 use crate::directory::Directory;
 use crate::esp::{WAITING_MAX, Waiting};
 use crate::expectations::Expectations;
-use crate::flow::{Direction, Flow, Inside, Kind};
+use crate::flow::{Direction, Flow, Kind};
 use crate::instances::Slots;
 use crate::line::{HAIRPIN, NONE, REFRESH_IN, Session};
 use crate::mediate::Controls;
@@ -36,13 +37,6 @@ const EVENTS_MAX: usize = 4_096;
 const SWEEP_LINES_MAX: usize = 16_384;
 /// Sessions ended in one call at most: bounds it where many end at once.
 const ENDS_MAX: usize = 128;
-
-/// A packet that will probably need a session, and its likely subscriber.
-#[derive(Debug)]
-struct Expected {
-    flow: Flow,
-    subscriber: u32,
-}
 
 /// What became of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,7 +140,7 @@ pub struct Nat {
     /// Due lines of one sweep; reused.
     pub(crate) due: Vec<u32>,
     /// Packets of this burst that will probably need a session.
-    expected: Vec<Expected>,
+    pub(crate) expected: Vec<Arrival>,
     /// Of the last ICMP error between IPv6 and IPv4.
     pub(crate) error_way: Way,
     /// Did a forward rule find the mapping table full?
@@ -251,62 +245,6 @@ impl Nat {
         let Some(line) = self.tables.session_index.candidate(hash) else { return NONE };
         self.tables.sessions.prefetch(line);
         line
-    }
-
-    /// Tells of a packet from inside that will probably need a session, before [`Nat::prepare`].
-    #[inline]
-    pub fn expect_miss(&mut self, flow: &Flow) {
-        if self.expected.len() < self.expected.capacity() {
-            let who = self.subscriber_of(flow);
-            self.tables.prefetch_miss(flow, who);
-            self.expected.push(Expected { flow: *flow, subscriber: NONE });
-        }
-    }
-
-    /// Fetches what the sessions of all expected packets will need, one step of each at a time: mappings, subscribers,
-    /// the addresses of their blocks, the blocks' ports.
-    pub fn prepare(&mut self) {
-        let Self { expected, tables, states, directory, slots, .. } = self;
-        for miss in expected.iter_mut() {
-            let who = subscriber_of(directory, &miss.flow);
-            miss.subscriber = tables.prefetch_miss_lines(&miss.flow, who);
-        }
-        let homes = |miss: &Expected| {
-            let line = tables.subscribers.get(miss.subscriber)?;
-            Some((states.get(slots.at(line.slot))?, *line.blocks().last()?))
-        };
-        for miss in expected.iter() {
-            if let Some((state, block)) = homes(miss) {
-                state.ports.prefetch_address(block.address, miss.flow.proto);
-            }
-        }
-        for miss in expected.iter() {
-            if let Some((state, block)) = homes(miss) {
-                state.ports.prefetch_block(block, miss.flow.proto);
-            }
-        }
-        expected.clear();
-    }
-
-    /// The session of a packet from inside that probably has none, made if it may have one. `Err` is why it is refused,
-    /// which has been noted, or `None`: [`Nat::process`] tells more.
-    ///
-    /// # Errors
-    /// The reason for a drop, if that is what it comes to.
-    pub fn open_from_inside(
-        &mut self,
-        flow: &Flow,
-        hash: u64,
-        now: Now,
-        routed_outside: impl FnOnce(VrfId, u32) -> bool,
-    ) -> Result<u32, Option<Reason>> {
-        if let Some(id) = self.tables.find_session(hash, flow, Direction::Out) {
-            return Ok(id);
-        }
-        self.miss(flow, Direction::Out, &[], now, routed_outside).map_err(|verdict| match verdict {
-            Verdict::Drop(reason) => Some(reason),
-            _ => None,
-        })
     }
 
     /// To be called when a burst has been processed: what it made can be found from outside now.
@@ -443,19 +381,9 @@ impl Nat {
         self.syns.absorbed.pop_front()
     }
 
-    /// The subscriber a packet from inside belongs to.
-    fn subscriber_of(&self, flow: &Flow) -> Inside {
-        subscriber_of(&self.directory, flow)
-    }
-
     pub(crate) fn instance(&self, id: InstanceId) -> Option<&Instance> {
         self.policy.instances.get(id.index())
     }
-}
-
-fn subscriber_of(directory: &Directory, flow: &Flow) -> Inside {
-    let instance = if flow.is_six() { directory.instance_of_prefix(flow.via) } else { None };
-    instance.map_or(flow.inside(), |instance| directory.subscriber_of(instance, flow.inside()))
 }
 
 /// May this packet change the session's TCP state?

@@ -10,6 +10,7 @@ use crate::line::{CONTROL, EXPECTED, FORWARD, Mapping, TOLD};
 use crate::policy::BlockRules;
 use crate::row::{Change, NatEvent};
 use crate::syn::OverdueSyn;
+use crate::tables::{Ending, Hashes};
 
 /// Idle blocks looked at in one call.
 const IDLE_BLOCKS_MAX: usize = 16;
@@ -49,19 +50,21 @@ impl Nat {
         // What did not get its turn is swept next time.
         self.pacer.give_back(lines.saturating_sub(skimmed));
         for part in due.get(..count).unwrap_or(&[]).chunks(ENDS_AT_ONCE) {
-            self.prefetch_ends(part);
-            part.iter().for_each(|id| self.expire_session(*id, now_s));
+            let mut ends = [Ending::default(); ENDS_AT_ONCE];
+            ends.iter_mut().zip(part).for_each(|(end, id)| end.id = *id);
+            let ends = ends.get_mut(..part.len()).unwrap_or(&mut []);
+            self.prefetch_ends(ends);
+            ends.iter().for_each(|end| self.expire_session(end, now_s));
         }
         self.due = due;
     }
 
     /// Fetches what the end of these sessions will touch, one step of each at a time.
-    fn prefetch_ends(&self, ids: &[u32]) {
-        self.tables.prefetch_ends(ids);
+    fn prefetch_ends(&self, ends: &mut [Ending]) {
+        self.tables.prefetch_ends(ends);
         let last_mappings = || {
-            let sessions = ids.iter().filter_map(|id| self.tables.sessions.get(*id));
-            let mappings = sessions.filter_map(|line| self.tables.mappings.get(line.mapping));
-            mappings.filter(|mapping| mapping.sessions == 1)
+            let last = ends.iter().filter(|end| end.last.is_some());
+            last.filter_map(|end| self.tables.mappings.get(end.mapping))
         };
         let ports_of =
             |mapping: &Mapping| self.states.get(self.slots.at(mapping.slot)).map(|state| &state.ports);
@@ -75,24 +78,31 @@ impl Nat {
     }
 
     /// A session's deadline has come: it ends, or gets a later one because packets came meanwhile.
-    fn expire_session(&mut self, id: u32, now_s: u32) {
-        let Some(session) = self.tables.sessions.get(id) else { return };
+    fn expire_session(&mut self, end: &Ending, now_s: u32) {
+        let Some(session) = self.tables.sessions.get(end.id) else { return };
         let instance = self.policy.instances.get(self.slots.at(session.slot));
         let mut deadline = instance.map_or(0, |i| session.seen_s.saturating_add(idle_timeout_s(i, session)));
         if deadline <= now_s {
             deadline = self.tables.pinned_until_s(session, now_s);
         }
         if deadline > now_s {
-            self.tables.deadlines.set(id, deadline);
+            self.tables.deadlines.set(end.id, deadline);
         } else {
-            self.end_session(id, now_s);
+            self.end_session_at(end, now_s);
         }
     }
 
     /// Ends a session, and its mapping (RFC 7857 §11) and subscriber when nothing else holds them. False when
     /// there was none.
     pub(crate) fn end_session(&mut self, id: u32, now_s: u32) -> bool {
-        let Some(session) = self.tables.remove_session(id) else { return false };
+        let Some(line) = self.tables.sessions.get(id) else { return false };
+        let session = self.tables.hashes_of_session(line);
+        self.end_session_at(&Ending { id, session, ..Ending::default() }, now_s)
+    }
+
+    fn end_session_at(&mut self, end: &Ending, now_s: u32) -> bool {
+        let id = end.id;
+        let Some(session) = self.tables.remove_session(id, end.session) else { return false };
         if session.flags & TOLD != 0 {
             self.tell_end(&session);
         }
@@ -104,21 +114,29 @@ impl Nat {
         if session.ip_proto == ESP {
             self.forget_spi(&session);
         }
-        self.drop_mapping_if_unused(session.mapping, now_s);
+        if self.is_unused_mapping(session.mapping) {
+            match end.last {
+                Some(ends) => self.drop_mapping_at(session.mapping, ends, now_s, false),
+                None => self.drop_mapping(session.mapping, now_s),
+            }
+        }
         self.release_subscriber_if_unused(session.subscriber, now_s);
         true
     }
 
     pub(crate) fn drop_mapping_if_unused(&mut self, id: u32, now_s: u32) {
-        let unused = self.tables.mappings.get(id).is_some_and(|m| {
+        if self.is_unused_mapping(id) {
+            self.drop_mapping(id, now_s);
+        }
+    }
+
+    fn is_unused_mapping(&self, id: u32) -> bool {
+        self.tables.mappings.get(id).is_some_and(|m| {
             m.sessions == 0
                 && m.pins == 0
                 && m.flags & (FORWARD | EXPECTED) == 0
                 && self.tables.mappings.is_live(id)
-        });
-        if unused {
-            self.drop_mapping(id, now_s);
-        }
+        })
     }
 
     /// Removes a mapping and gives its port back (RFC 6888 REQ-8: held for a while, unless the NAT tracks the
@@ -129,10 +147,16 @@ impl Nat {
 
     /// The same; `hold` keeps the port back even where the protocol's end is tracked.
     pub(crate) fn drop_mapping_and(&mut self, id: u32, now_s: u32, hold: bool) {
+        let Some(line) = self.tables.mappings.get(id) else { return };
+        self.drop_mapping_at(id, self.tables.hashes_of_mapping(line), now_s, hold);
+    }
+
+    /// The same; `ends` is what the mapping's ends are found by.
+    fn drop_mapping_at(&mut self, id: u32, ends: Hashes, now_s: u32, hold: bool) {
         if self.tables.mappings.get(id).is_some_and(|mapping| mapping.flags & TOLD != 0) {
             self.tell_mapping(Change::MappingDeleted, id);
         }
-        let Some(mapping) = self.tables.remove_mapping(id) else { return };
+        let Some(mapping) = self.tables.remove_mapping(id, ends) else { return };
         if mapping.flags & EXPECTED != 0
             && let Some(expectations) = self.expectations.as_mut()
         {
@@ -152,15 +176,21 @@ impl Nat {
 
     /// Gives back the blocks of a subscriber without mappings where policy says at once, and its line when it has
     /// nothing left.
+    #[inline(always)]
     pub(crate) fn release_subscriber_if_unused(&mut self, id: u32, now_s: u32) {
+        // Mostly it is not.
+        let line = self.tables.subscribers.get(id);
+        if line.is_some_and(|line| line.sessions == 0 && line.mapping_count() == 0) {
+            self.release_subscriber(id, now_s);
+        }
+    }
+
+    fn release_subscriber(&mut self, id: u32, now_s: u32) {
         let Self { tables, states, policy, events, slots, .. } = self;
         if !tables.subscribers.is_live(id) {
             return;
         }
         let Some(subscriber) = tables.subscribers.get_mut(id) else { return };
-        if subscriber.sessions > 0 || subscriber.mapping_count() > 0 {
-            return;
-        }
         let at = slots.at(subscriber.slot);
         let (Some(instance), Some(state)) = (policy.instances.get(at), states.get_mut(at)) else {
             // Its instance is gone and took its blocks along.

@@ -2,13 +2,14 @@
 //!
 //! [`Nat`] is one worker's engine. It owns all state of the subscribers that hash to its worker; all that workers share is a
 //! [`WorkerGroup`].
-//! `flow` says what a packet is, `engine` finds its session and rewrites it, `create` makes sessions, `expire` ends
-//! them, `errors` carries ICMP errors across, `mediate` shows packets of control connections
+//! `flow` says what a packet is, `engine` finds its session and rewrites it, `create` makes sessions, `arrivals` those of
+//! many packets at a time, `expire` ends them, `errors` carries ICMP errors across, `mediate` shows packets of control connections
 //! to application gateways, `expectations` lets in whom those expect, `calls` and `esp` carry tunnels, `manage` shows and deletes, `change` takes a new policy into force; `pool` and `blocks` give out ports, `directory` knows
 //! whose address is whose.
 #![forbid(unsafe_code)]
 
 mod adopt;
+mod arrivals;
 mod ask;
 mod blocks;
 mod calls;

@@ -210,6 +210,7 @@ impl Session {
     }
 
     /// The hash it is found by in this direction.
+    #[inline(always)]
     pub(crate) fn hash(&self, hasher: &KeyedHasher, direction: Direction) -> u64 {
         let (local, vrf) = match direction {
             Direction::Out if self.is_six() => {

@@ -84,6 +84,14 @@ impl Address {
         }
     }
 
+    /// Ports of a block of that size.
+    #[inline(always)]
+    pub(crate) fn block_range(&self, block: u16, size: u16) -> Option<RangeInclusive<u16>> {
+        let first = u32::from(self.phase) + u32::from(block) * u32::from(size);
+        let first = u16::try_from(first).ok()?;
+        Some(first..=first + (size.max(1) - 1))
+    }
+
     fn map(&self, proto: Proto) -> Option<&PortMap> {
         self.maps.as_ref()?.get(space(proto))
     }
@@ -399,6 +407,39 @@ impl Ports {
         self.allocate_in_blocks(instance, most, line, subscriber, wish, now_s, rng, events)
     }
 
+    /// Any port of one of the subscriber's own blocks, the newest block's first. `None` says that there may be none, or one
+    /// of a forward rule's: [`Ports::allocate`] tells more.
+    #[inline(always)]
+    pub(crate) fn take_in_own_block(
+        &mut self,
+        subscriber: &Subscriber,
+        proto: Proto,
+        now_s: u32,
+        rng: &mut Rng,
+    ) -> Option<Allocated> {
+        if !self.is_in_force() {
+            return None;
+        }
+        let Self { addresses, forwards, used, block_size, .. } = self;
+        if !forwards.is_empty() {
+            return None;
+        }
+        for at in subscriber.blocks().iter().rev() {
+            let home = addresses.get_mut(usize::from(at.address))?;
+            let range = home.block_range(at.block, *block_size)?;
+            let map = home.maps.as_mut()?.get_mut(space(proto))?;
+            let Some(port) = map.alloc_in(range, rng.next_u16(), None, now_s) else { continue };
+            if let Some(block) = home.blocks.get_mut(usize::from(at.block)) {
+                block.used = block.used.saturating_add(1);
+            }
+            if let Some(used) = used.get_mut(space(proto)) {
+                *used += 1;
+            }
+            return Some(Allocated { address: at.address, ip: home.ip, port });
+        }
+        None
+    }
+
     fn allocate_in_share(
         &mut self,
         subscriber: &mut Subscriber,
@@ -648,6 +689,22 @@ pub(crate) struct Wish {
     pub(crate) exactly: Option<(u16, u16)>,
     /// Give none rather than another.
     pub(crate) only: bool,
+}
+
+impl Wish {
+    /// Any port will do.
+    #[inline(always)]
+    pub(crate) const fn any(proto: Proto, inside_port: u16) -> Self {
+        Self {
+            proto,
+            inside_port,
+            parity: false,
+            contiguity: false,
+            strict: false,
+            exactly: None,
+            only: false,
+        }
+    }
 }
 
 /// A port of the range as wished; parity and contiguity give way when the range has no such port.

@@ -3,7 +3,7 @@
 use carrack_base::{Proto, Reason, VrfId};
 use carrack_tables::{Arena, ArenaError, Deadlines, Index, KeyedHasher, PageKind, PagePreference, Slab};
 
-use crate::flow::{Direction, Flow, Inside, host_hash, session_hash, subscriber_hash};
+use crate::flow::{Direction, Flow, Inside, host_hash, mapping_key, session_hash, subscriber_hash};
 use crate::line::{Host, Mapping, NONE, PERMITTED, Permission, Session, Subscriber};
 use crate::pins::Pins;
 use crate::policy::Capacity;
@@ -44,6 +44,23 @@ struct Pending {
     hash: u64,
     id: u32,
     of_mapping: bool,
+}
+
+/// What a line is found by, each way.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Hashes {
+    pub(crate) outbound: u64,
+    pub(crate) inbound: u64,
+}
+
+/// A session that may be about to end.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Ending {
+    pub(crate) id: u32,
+    pub(crate) mapping: u32,
+    pub(crate) session: Hashes,
+    /// Of its mapping, when that would end with it.
+    pub(crate) last: Option<Hashes>,
 }
 
 /// IPv6 addresses that have mappings.
@@ -162,8 +179,14 @@ impl Tables {
 
     /// The line of an IPv6 address as seen by a NAT64 prefix.
     pub(crate) fn find_host(&self, address: u128, via: u16, vrf: VrfId) -> Option<u32> {
+        self.host_at(host_hash(&self.hasher, address, via, vrf), address, via, vrf)
+    }
+
+    /// The same; `hash` is what it is found by.
+    #[inline]
+    fn host_at(&self, hash: u64, address: u128, via: u16, vrf: VrfId) -> Option<u32> {
         let hosts = self.hosts.as_ref()?;
-        hosts.index.find(host_hash(&self.hasher, address, via, vrf), |id| {
+        hosts.index.find(hash, |id| {
             hosts.lines.get(id).is_some_and(|h| h.address == address && h.via == via && h.vrf == vrf.0)
         })
     }
@@ -252,9 +275,18 @@ impl Tables {
         direction: Direction,
         six: bool,
     ) -> Option<u32> {
-        let key = crate::flow::mapping_key(local, vrf, proto, direction, six);
+        let key = mapping_key(local, vrf, proto, direction, six);
         self.mapping_index.find(self.hash(key), |id| {
             self.mappings.get(id).is_some_and(|line| line.is_at(local, vrf, proto, direction, six))
+        })
+    }
+
+    /// The mapping of a packet from inside, whose inside endpoint is `inside`; `hash` is what it is found by.
+    #[inline]
+    pub(crate) fn find_mapping_at(&self, hash: u64, inside: Endpoint, flow: &Flow) -> Option<u32> {
+        let (vrf, proto, six) = (flow.vrf, flow.proto, flow.is_six());
+        self.mapping_index.find(hash, |id| {
+            self.mappings.get(id).is_some_and(|line| line.is_at(inside, vrf, proto, Direction::Out, six))
         })
     }
 
@@ -271,7 +303,13 @@ impl Tables {
 
     #[inline(always)]
     pub(crate) fn find_subscriber(&self, who: Inside, vrf: VrfId) -> Option<u32> {
-        self.subscriber_index.find(subscriber_hash(&self.hasher, who, vrf), |id| {
+        self.find_subscriber_at(subscriber_hash(&self.hasher, who, vrf), who, vrf)
+    }
+
+    /// The same; `hash` is what it is found by.
+    #[inline(always)]
+    pub(crate) fn find_subscriber_at(&self, hash: u64, who: Inside, vrf: VrfId) -> Option<u32> {
+        self.subscriber_index.find(hash, |id| {
             self.subscribers.get(id).is_some_and(|line| line.who() == who && line.inside_vrf == vrf.0)
         })
     }
@@ -297,15 +335,18 @@ impl Tables {
 
     /// Adds a mapping under its outside endpoint, and under its inside one when it is endpoint-independent.
     pub(crate) fn add_mapping(&mut self, line: Mapping) -> Result<u32, Reason> {
+        self.add_mapping_at(line, self.hash(line.key(Direction::Out)))
+    }
+
+    /// The same; `outbound` is what its inside endpoint is found by.
+    #[inline(always)]
+    pub(crate) fn add_mapping_at(&mut self, line: Mapping, outbound: u64) -> Result<u32, Reason> {
         let id = self.mappings.alloc(line).ok_or(Reason::NatMappingTableFull)?;
         let inbound = self.hash(line.key(Direction::In));
         self.mapping_index.prefetch(inbound);
-        if line.flags & crate::line::INDEPENDENT != 0 {
-            let outbound = self.hash(line.key(Direction::Out));
-            if self.mapping_index.insert(outbound, id).is_err() {
-                self.mappings.free(id);
-                return Err(Reason::NatIndexFull);
-            }
+        if line.flags & crate::line::INDEPENDENT != 0 && self.mapping_index.insert(outbound, id).is_err() {
+            self.mappings.free(id);
+            return Err(Reason::NatIndexFull);
         }
         self.defer(Pending { hash: inbound, id, of_mapping: true });
         self.count_host(&line, true);
@@ -317,12 +358,13 @@ impl Tables {
         Ok(id)
     }
 
-    pub(crate) fn remove_mapping(&mut self, id: u32) -> Option<Mapping> {
+    /// Removes a mapping; `ends` is what its ends are found by.
+    pub(crate) fn remove_mapping(&mut self, id: u32, ends: Hashes) -> Option<Mapping> {
         self.settle();
         let line = *self.mappings.get(id)?;
-        self.mapping_index.remove(self.hash(line.key(Direction::In)), id);
+        self.mapping_index.remove(ends.inbound, id);
         if line.flags & crate::line::INDEPENDENT != 0 {
-            self.mapping_index.remove(self.hash(line.key(Direction::Out)), id);
+            self.mapping_index.remove(ends.outbound, id);
         }
         self.mappings.free(id);
         self.count_host(&line, false);
@@ -336,9 +378,19 @@ impl Tables {
 
     /// Adds a session, both directions, armed for `deadline_s`; counts it at its mapping and subscriber.
     pub(crate) fn add_session(&mut self, line: Session, deadline_s: u32) -> Result<u32, Reason> {
+        self.add_session_at(line, line.hash(&self.hasher, Direction::Out), deadline_s)
+    }
+
+    /// The same; `outbound` is what it is found by going out.
+    #[inline(always)]
+    pub(crate) fn add_session_at(
+        &mut self,
+        line: Session,
+        outbound: u64,
+        deadline_s: u32,
+    ) -> Result<u32, Reason> {
         let id = self.sessions.alloc(line).ok_or(Reason::NatSessionTableFull)?;
-        let hash = |direction| line.hash(&self.hasher, direction);
-        let (outbound, inbound) = (hash(Direction::Out), hash(Direction::In));
+        let inbound = line.hash(&self.hasher, Direction::In);
         self.session_index.prefetch(inbound);
         if self.session_index.insert(outbound, id).is_err() {
             self.sessions.free(id);
@@ -346,7 +398,8 @@ impl Tables {
         }
         self.defer(Pending { hash: inbound, id, of_mapping: false });
         // A full permission table only narrows who else may send: the session itself stands.
-        if self.permit(line.mapping, line.remote_ip).is_some()
+        if self.permissions.is_some()
+            && self.permit(line.mapping, line.remote_ip).is_some()
             && let Some(place) = self.sessions.get_mut(id)
         {
             place.flags |= PERMITTED;
@@ -361,15 +414,27 @@ impl Tables {
         Ok(id)
     }
 
-    /// Removes a session. Its mapping and subscriber stay, with their counts taken down.
-    pub(crate) fn remove_session(&mut self, id: u32) -> Option<Session> {
+    /// What a mapping's ends are found by.
+    pub(crate) fn hashes_of_mapping(&self, line: &Mapping) -> Hashes {
+        let [outbound, inbound] = [Direction::Out, Direction::In].map(|way| self.hash(line.key(way)));
+        Hashes { outbound, inbound }
+    }
+
+    /// What a session is found by.
+    pub(crate) fn hashes_of_session(&self, line: &Session) -> Hashes {
+        let [outbound, inbound] = [Direction::Out, Direction::In].map(|way| line.hash(&self.hasher, way));
+        Hashes { outbound, inbound }
+    }
+
+    /// Removes a session; `ends` is what it is found by. Its mapping and subscriber stay, with their counts taken down.
+    pub(crate) fn remove_session(&mut self, id: u32, ends: Hashes) -> Option<Session> {
         self.settle();
         if !self.sessions.is_live(id) {
             return None;
         }
         let line = *self.sessions.get(id)?;
-        self.session_index.remove(line.hash(&self.hasher, Direction::Out), id);
-        self.session_index.remove(line.hash(&self.hasher, Direction::In), id);
+        self.session_index.remove(ends.outbound, id);
+        self.session_index.remove(ends.inbound, id);
         self.deadlines.clear(id);
         self.sessions.free(id);
         if line.flags & PERMITTED != 0 {
@@ -384,8 +449,9 @@ impl Tables {
         Some(line)
     }
 
+    #[inline(always)]
     fn defer(&mut self, pending: Pending) {
-        if self.pending.len() == PENDING_MAX {
+        if self.pending.len() >= self.pending.capacity() {
             self.settle();
         }
         self.pending.push(pending);
@@ -397,7 +463,15 @@ impl Tables {
     ///
     /// An index is never fuller than nine tenths (its lines run out first), where the search for room does not fail in
     /// the life of the universe; should it, the entry is missing: packets from outside find no session, and make none.
+    #[inline(always)]
     pub(crate) fn settle(&mut self) {
+        if !self.pending.is_empty() {
+            self.settle_pending();
+        }
+    }
+
+    #[inline(never)]
+    fn settle_pending(&mut self) {
         for at in 0..self.pending.len() {
             let Some(Pending { hash, id, of_mapping }) = self.pending.get(at).copied() else { break };
             let index = if of_mapping { &mut self.mapping_index } else { &mut self.session_index };
@@ -406,63 +480,70 @@ impl Tables {
         self.pending.clear();
     }
 
-    /// Asks for the buckets that the mapping and the subscriber of a packet from inside are found by.
-    #[inline]
-    pub(crate) fn prefetch_miss(&self, flow: &Flow, who: Inside) {
-        self.subscriber_index.prefetch(subscriber_hash(&self.hasher, who, flow.vrf));
-        if flow.is_six() {
-            if let Some(hosts) = &self.hosts {
-                hosts.index.prefetch(host_hash(&self.hasher, flow.src6, flow.via, flow.vrf));
-            }
-            return;
+    /// Asks for the bucket that an IPv6 source is found by.
+    pub(crate) fn prefetch_host(&self, hash: u64) {
+        if let Some(hosts) = &self.hosts {
+            hosts.index.prefetch(hash);
         }
-        let (inside, direction) = (flow.local(Direction::Out), Direction::Out);
-        let mapping = self.hash(crate::flow::mapping_key(inside, flow.vrf, flow.proto, direction, false));
-        self.mapping_index.prefetch(mapping);
     }
 
-    /// Asks for the lines of the mapping and the subscriber themselves. The likely subscriber, or [`NONE`].
+    /// Asks for the lines of the mapping and the subscriber of a packet from inside, which these hashes lead to. The likely
+    /// subscriber, or [`NONE`].
     #[inline]
-    pub(crate) fn prefetch_miss_lines(&self, flow: &Flow, who: Inside) -> u32 {
-        let mut inside = flow.local(Direction::Out);
+    pub(crate) fn prefetch_arrival(&self, flow: &Flow, who: u64, endpoint: u64) -> u32 {
+        let mut mapping = endpoint;
         if flow.is_six() {
             // The host's number stands in for its address.
-            let host = self.hosts.as_ref().and_then(|hosts| {
-                hosts.index.candidate(host_hash(&self.hasher, flow.src6, flow.via, flow.vrf))
-            });
-            inside.ip = host.unwrap_or(NONE);
+            let host = self.hosts.as_ref().and_then(|hosts| hosts.index.candidate(endpoint));
+            let inside = Endpoint { ip: host.unwrap_or(NONE), port: flow.sport };
+            mapping = self.hash(mapping_key(inside, flow.vrf, flow.proto, Direction::Out, true));
         }
-        let (six, direction) = (flow.is_six(), Direction::Out);
-        let mapping = self.hash(crate::flow::mapping_key(inside, flow.vrf, flow.proto, direction, six));
         if let Some(id) = self.mapping_index.candidate(mapping) {
             self.mappings.prefetch(id);
         }
-        let Some(id) = self.subscriber_index.candidate(subscriber_hash(&self.hasher, who, flow.vrf)) else {
-            return NONE;
-        };
+        let Some(id) = self.subscriber_index.candidate(who) else { return NONE };
         if let Some(line) = self.subscribers.get(id) {
-            // Two cache lines: counts and first blocks, and the rest.
+            // Two cache lines: counts and first blocks; and the rest, an IPv6 address above all.
             carrack_tables::prefetch(line);
-            carrack_tables::prefetch(&line.tokens_at_ms);
+            if flow.is_six() {
+                carrack_tables::prefetch(&line.inside6);
+            }
         }
         id
     }
 
+    /// The inside endpoint of a packet as mappings know it, and what its mapping is found by. `endpoint` is what the
+    /// endpoint, or an IPv6 source, is found by.
+    #[inline]
+    pub(crate) fn endpoint_of(&self, flow: &Flow, endpoint: u64) -> Option<(Endpoint, u64)> {
+        if !flow.is_six() {
+            return Some((flow.local(Direction::Out), endpoint));
+        }
+        let host = self.host_at(endpoint, flow.src6, flow.via, flow.vrf)?;
+        let inside = Endpoint { ip: host, port: flow.sport };
+        Some((inside, self.hash(mapping_key(inside, flow.vrf, flow.proto, Direction::Out, true))))
+    }
+
     /// Asks for all that the end of these sessions touches.
-    pub(crate) fn prefetch_ends(&self, ids: &[u32]) {
-        ids.iter().for_each(|id| self.sessions.prefetch(*id));
-        for line in ids.iter().filter_map(|id| self.sessions.get(*id)) {
-            self.session_index.prefetch(line.hash(&self.hasher, Direction::Out));
-            self.session_index.prefetch(line.hash(&self.hasher, Direction::In));
+    pub(crate) fn prefetch_ends(&self, ends: &mut [Ending]) {
+        ends.iter().for_each(|end| self.sessions.prefetch(end.id));
+        for end in ends.iter_mut() {
+            let Some(line) = self.sessions.get(end.id) else { continue };
+            end.session = self.hashes_of_session(line);
+            end.mapping = line.mapping;
+            self.session_index.prefetch(end.session.outbound);
+            self.session_index.prefetch(end.session.inbound);
             self.mappings.prefetch(line.mapping);
             self.subscribers.prefetch(line.subscriber);
         }
-        for line in ids.iter().filter_map(|id| self.sessions.get(*id)) {
-            if let Some(mapping) = self.mappings.get(line.mapping)
+        for end in ends.iter_mut() {
+            if let Some(mapping) = self.mappings.get(end.mapping)
                 && mapping.sessions == 1
             {
-                self.mapping_index.prefetch(self.hash(mapping.key(Direction::Out)));
-                self.mapping_index.prefetch(self.hash(mapping.key(Direction::In)));
+                let hashes = self.hashes_of_mapping(mapping);
+                self.mapping_index.prefetch(hashes.outbound);
+                self.mapping_index.prefetch(hashes.inbound);
+                end.last = Some(hashes);
             }
         }
     }

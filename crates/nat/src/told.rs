@@ -1,7 +1,7 @@
 //! Telling the log of single mappings and sessions, for instances that ask for it. A line says itself whether its beginning
 //! was told, so that its end is, whatever the policy asks for by then.
 
-use carrack_base::Proto;
+use carrack_base::{InstanceId, Proto};
 use carrack_wire::ipv4::protocol;
 
 use crate::engine::Nat;
@@ -47,19 +47,35 @@ impl Nat {
         });
     }
 
+    /// What a new dynamic mapping is to the log.
+    #[inline(always)]
+    pub(crate) fn note_mapped(
+        &mut self,
+        instance: InstanceId,
+        (logged, threshold): (Logged, u32),
+        subscriber: u32,
+        id: u32,
+    ) {
+        if logged == Logged::Mappings {
+            self.tell_mapping(Change::MappingCreated, id);
+        }
+        if threshold > 0 {
+            self.watch_mappings(instance, threshold, subscriber);
+        }
+    }
+
     /// RFC 8158 §4.6.8.3: a mapping of the subscriber's has begun; is it as many as its threshold now? Who hovers there is
     /// told once. That it had fewer is seen when the next begins: without one it cannot have as many again.
     #[cold]
-    pub(crate) fn watch_mappings(&mut self, instance: &Instance, subscriber: u32) {
+    fn watch_mappings(&mut self, instance: InstanceId, threshold: u32, subscriber: u32) {
         let Some(line) = self.tables.subscribers.get_mut(subscriber) else { return };
-        let threshold = instance.limits.mappings_threshold;
         let mappings: u32 = line.mappings.iter().sum();
         if mappings <= threshold - (threshold / 8).max(1).min(threshold) {
             line.is_above_threshold = false;
         } else if mappings >= threshold && !line.is_above_threshold {
             line.is_above_threshold = true;
             let inside = line.who().into();
-            self.events.push(NatEvent::SubscriberThreshold { instance: instance.id, inside, mappings });
+            self.events.push(NatEvent::SubscriberThreshold { instance, inside, mappings });
         }
     }
 

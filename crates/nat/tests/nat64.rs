@@ -62,7 +62,7 @@ fn out(w: &mut World, mut flow: Flow) -> Result<(Way, bool, bool), Reason> {
     let nat = &mut w.nats[at];
     let hash = nat.hash(&flow, Direction::Out);
     let line = nat.prefetch_line(hash);
-    nat.expect_miss(&flow);
+    nat.expect_session(flow, hash);
     nat.prepare();
     let verdict = nat.process(&flow, Direction::Out, hash, line, &mut [], w.now, |_, _| true);
     nat.settle();

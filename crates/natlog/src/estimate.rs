@@ -113,8 +113,9 @@ pub fn estimate(instance: &Instance, context: &Context, sessions_per_day: u32) -
         traffic.second(second, &mut flows);
         for flow in &flows {
             let hash = nat.hash(flow, Direction::Out);
+            nat.expect_session(*flow, hash);
             // A refusal is part of the simulation: its events are.
-            let _ = nat.open_from_inside(flow, hash, now, |_, _| true);
+            nat.open_expected(now, |_, _, _| true, |_, _| ());
             nat.settle();
         }
         for look in 0..LOOKS {

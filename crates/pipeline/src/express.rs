@@ -54,6 +54,11 @@ impl Pass {
         (self.six, self.stateless) = (false, 0);
     }
 
+    /// Is there a session for it, or a translator that needs none?
+    fn is_known(&self) -> bool {
+        self.line != NO_LINE || self.stateless != 0
+    }
+
     /// The packet as one that may open a session here: UDP, or the first SYN of TCP.
     fn opening(&self, common: &Common, frame: &Frame) -> Option<Flow> {
         if self.line != NO_LINE || self.total == 0 {
@@ -99,7 +104,7 @@ impl Lane {
 
     /// How many packets from this one on are surely for the general stages.
     fn waiting_from(&self, at: usize) -> usize {
-        self.passes.iter().skip(at).take_while(|pass| pass.line == NO_LINE && pass.stateless == 0).count()
+        self.passes.iter().skip(at).take_while(|pass| !pass.is_known()).count()
     }
 }
 
@@ -171,11 +176,7 @@ impl Worker {
             let driver = self.driver(exits, entry);
             driver.recognise_all::<OUT, TAG>(rx, passes);
             clock.lap(&mut self.stats, Stage::Parse);
-            let driver = self.driver(exits, entry);
-            let missing = driver.fetch_all(passes);
-            if OUT && missing {
-                self.expect_misses(rx, passes, &entry.common);
-            }
+            self.driver(exits, entry).fetch_all(passes);
             clock.lap(&mut self.stats, Stage::Nat);
             *known = true;
         }
@@ -186,9 +187,9 @@ impl Worker {
             let run = self.driver(exits, entry).pass_all::<OUT, TAG>(frames, passes, room - count);
             count += run.count;
             bytes += run.bytes;
-            let stopped =
-                passes.get_mut(run.count).zip(frames.get(run.count)).filter(|_| OUT && count < room);
-            if !stopped.is_some_and(|(pass, frame)| self.open(pass, frame, entry)) {
+            let (frames, passes) =
+                (frames.get(run.count..).unwrap_or(&[]), passes.get_mut(run.count..).unwrap_or(&mut []));
+            if !OUT || count >= room || !self.open_all(frames, passes, entry) {
                 break;
             }
         }
@@ -229,37 +230,43 @@ impl Worker {
         }
     }
 
-    /// Fetches what new sessions of these packets will need.
+    /// Makes the sessions of packets from inside that have none, up to the first packet that is for the general stages.
+    /// False when that is the very first. Why one was refused is kept with it, for the general stages to end it by.
     #[inline(never)]
-    fn expect_misses(&mut self, frames: &[Frame], passes: &[Pass], common: &Common) {
-        for (pass, frame) in passes.iter().zip(frames) {
-            if let Some(flow) = pass.opening(common, frame) {
-                self.nat.expect_miss(&flow);
+    fn open_all(&mut self, frames: &[Frame], passes: &mut [Pass], entry: &Entry) -> bool {
+        // Which of the packets each session is for.
+        let mut places = [0_u8; BURST_PACKETS_MAX];
+        let mut count = 0;
+        for (at, (pass, frame)) in passes.iter().zip(frames).enumerate() {
+            if pass.is_known() {
+                continue;
             }
+            let opening = pass.opening(&entry.common, frame);
+            let opening = opening.filter(|flow| !pass.six || self.admits_six(flow));
+            let Some(place) = places.get_mut(count) else { break };
+            if !opening.is_some_and(|flow| self.nat.expect_session(flow, pass.hash)) {
+                break;
+            }
+            *place = at as u8;
+            count += 1;
         }
-        self.nat.prepare();
-    }
-
-    /// Makes the session of a packet from inside that has none: false when it stays without. Why, if it was refused, is
-    /// kept with the packet, for the general stages to end it by.
-    #[inline(never)]
-    fn open(&mut self, pass: &mut Pass, frame: &Frame, entry: &Entry) -> bool {
-        let Some(flow) = pass.opening(&entry.common, frame) else { return false };
-        if pass.six && !self.admits_six(&flow) {
+        if count == 0 || places.first() != Some(&0) {
             return false;
         }
-        let (plan, here, six) = (&self.plan, flow.vrf, pass.six);
-        let routed_outside = |outside, destination| leaves(plan, (here, six), outside, destination);
-        match self.nat.open_from_inside(&flow, pass.hash, entry.now, routed_outside) {
-            Ok(line) => {
-                pass.line = line;
-                true
-            }
-            Err(refused) => {
-                pass.refused = refused;
-                false
-            }
-        }
+        let plan = &self.plan;
+        self.nat.open_expected(
+            entry.now,
+            |flow, outside, destination| leaves(plan, (flow.vrf, flow.is_six()), outside, destination),
+            |at, opened| {
+                let place = places.get(at).map_or(usize::MAX, |place| usize::from(*place));
+                let Some(pass) = passes.get_mut(place) else { return };
+                match opened {
+                    Ok(line) => pass.line = line,
+                    Err(refused) => (pass.refused, pass.total) = (refused, 0),
+                }
+            },
+        );
+        passes.first().is_some_and(Pass::is_known)
     }
 
     /// Leaves a packet to the general stages.
@@ -359,27 +366,25 @@ impl Driver<'_> {
     }
 
     /// Second turn: the likely session lines on their way. An entry that lives in its other bucket takes one fetch more;
-    /// these wait until the others are done, so that nobody stands still for them. Tells whether any has no session.
+    /// these wait until the others are done, so that nobody stands still for them.
     #[inline(always)]
-    fn fetch_all(&self, passes: &mut [Pass]) -> bool {
-        let (mut away, mut missing) = (0_u64, false);
+    fn fetch_all(&self, passes: &mut [Pass]) {
+        let mut away = 0_u64;
         for (at, pass) in passes.iter_mut().enumerate() {
             if pass.total != 0 {
                 match self.tables.fetch_line(pass.hash) {
                     Likely::Line(line) => pass.line = line,
                     Likely::Away => away |= 1 << at,
-                    Likely::Absent => missing = true,
+                    Likely::Absent => (),
                 }
             }
         }
         while away != 0 {
             if let Some(pass) = passes.get_mut(away.trailing_zeros() as usize) {
                 pass.line = self.tables.fetch_line_away(pass.hash);
-                missing |= pass.line == NO_LINE;
             }
             away &= away - 1;
         }
-        missing
     }
 
     /// Third turn: packets are translated one after the other, at most `room` of them, until one is for the general

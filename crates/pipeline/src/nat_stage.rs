@@ -172,7 +172,7 @@ impl Worker {
         // Who has no session from inside will need a mapping and a subscriber.
         let needs = |meta: &Meta| meta.line == NO_LINE && meta.direction == Some(Direction::Out);
         for (_, meta) in burst.going().filter(|(_, meta)| needs(meta)) {
-            self.nat.expect_miss(&meta.flow);
+            self.nat.expect_session(meta.flow, meta.hash);
         }
         self.nat.prepare();
         for at in 0..burst.len {

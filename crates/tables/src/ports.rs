@@ -132,6 +132,7 @@ impl PortMap {
 
     /// Takes a free port of the range, the first from a place that `start_hint` (uniformly random) chooses;
     /// `None` when no port of that parity is free.
+    #[inline]
     pub fn alloc_in(
         &mut self,
         range: RangeInclusive<u16>,
@@ -286,6 +287,7 @@ impl PortMap {
         }
     }
 
+    #[inline(always)]
     fn mark_used(&mut self, port: u16) {
         let (word, mask) = place(port);
         self.set_busy(word, self.busy(word) | mask);
@@ -293,15 +295,21 @@ impl PortMap {
     }
 
     /// Changes a word, and its summaries where it became full or is no longer, which is seldom.
+    #[inline(always)]
     fn set_busy(&mut self, word: usize, busy: u64) {
         // Invariant: a word of a port is below WORDS, hence word / 64 < SUMMARY.
         let before = core::mem::replace(&mut self.words[BUSY + word], busy);
-        let mask = 1 << (word % 64);
-        for (start, bits) in FULL.into_iter().zip([EVEN, !EVEN]) {
-            let (was_full, is_full) = (!before & bits == 0, !busy & bits == 0);
-            if was_full != is_full {
-                self.words[start + word / 64] ^= mask;
-            }
+        let full = |busy: u64| [EVEN, !EVEN].map(|bits| !busy & bits == 0);
+        if full(before) != full(busy) {
+            self.summarise(word, full(before), full(busy));
+        }
+    }
+
+    #[cold]
+    fn summarise(&mut self, word: usize, before: [bool; 2], now: [bool; 2]) {
+        for (start, changed) in FULL.into_iter().zip([before[0] != now[0], before[1] != now[1]]) {
+            // Invariant: as in `set_busy`.
+            self.words[start + word / 64] ^= u64::from(changed) << (word % 64);
         }
     }
 

@@ -1,0 +1,277 @@
+//! Packets from inside that probably need sessions, many at a time: what all of them need is fetched first, one step of
+//! each, and then each gets its session in its turn. A session like most others is made here, in as few steps as it
+//! takes; whatever is anything but common is left to `create`, which makes the common ones just the same.
+
+use carrack_base::{Now, Proto, Reason, VrfId};
+
+use crate::create::{may_have_session, may_open, session_of, within_limits};
+use crate::directory::is_exempt;
+use crate::engine::{Nat, Verdict, idle_timeout_s};
+use crate::flow::{Direction, Flow, host_hash, mapping_key, subscriber_hash};
+use crate::line::{INDEPENDENT, Mapping, NONE, SIX};
+use crate::policy::Assignment;
+use crate::pool::Wish;
+use crate::rewrite::deltas;
+use crate::row::Endpoint;
+use crate::told::mapping_flags;
+
+/// No instance serves it.
+const NOBODY: u16 = u16::MAX;
+
+/// A packet that will probably need a session.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Arrival {
+    flow: Flow,
+    /// Its session is found by, going out.
+    hash: u64,
+    /// Its subscriber is found by.
+    who: u64,
+    /// Its mapping is found by; the number of an IPv6 source.
+    endpoint: u64,
+    /// The likely subscriber.
+    subscriber: u32,
+    /// Index of its instance.
+    instance: u16,
+}
+
+impl Arrival {
+    fn instance(&self) -> usize {
+        usize::from(self.instance)
+    }
+}
+
+impl Nat {
+    /// Tells of a packet from inside that will probably need a session, before [`Nat::prepare`] or
+    /// [`Nat::open_expected`]. `hash` is [`Nat::hash`] of it. False when a burst is full.
+    #[inline(always)]
+    pub fn expect_session(&mut self, flow: Flow, hash: u64) -> bool {
+        if self.expected.len() >= self.expected.capacity() {
+            return false;
+        }
+        let (directory, hasher) = (&self.directory, &self.tables.hasher);
+        let instance = directory.instance_for(&flow);
+        let who = instance.map_or(flow.inside(), |id| directory.subscriber_of(id, flow.inside()));
+        let who = subscriber_hash(hasher, who, flow.vrf);
+        self.tables.subscriber_index.prefetch(who);
+        let endpoint = if flow.is_six() {
+            let host = host_hash(hasher, flow.src6, flow.via, flow.vrf);
+            self.tables.prefetch_host(host);
+            host
+        } else {
+            let [a, b] = mapping_key(flow.local(Direction::Out), flow.vrf, flow.proto, Direction::Out, false);
+            let mapping = hasher.hash2(a, b);
+            self.tables.mapping_index.prefetch(mapping);
+            mapping
+        };
+        let instance = instance.map_or(NOBODY, |id| id.0);
+        self.expected.push(Arrival { flow, hash, who, endpoint, subscriber: NONE, instance });
+        true
+    }
+
+    /// Fetches what the sessions of all expected packets will need, for [`Nat::process`] to make them.
+    pub fn prepare(&mut self) {
+        self.fetch_expected();
+        self.expected.clear();
+    }
+
+    /// Makes the sessions of all expected packets, in their order, where they may have one. `opened` is told each one's line;
+    /// or why it is refused, which has been noted, or `None`: [`Nat::process`] tells more.
+    pub fn open_expected(
+        &mut self,
+        now: Now,
+        routed_outside: impl Fn(&Flow, VrfId, u32) -> bool,
+        mut opened: impl FnMut(usize, Result<u32, Option<Reason>>),
+    ) {
+        self.fetch_expected();
+        let mut expected = std::mem::take(&mut self.expected);
+        for (at, arrival) in expected.iter().enumerate() {
+            opened(at, self.open_arrival(arrival, now, &routed_outside));
+        }
+        expected.clear();
+        self.expected = expected;
+    }
+
+    /// One step of each at a time: mappings, subscribers, the addresses of their blocks, the blocks' ports.
+    fn fetch_expected(&mut self) {
+        let Self { expected, tables, states, .. } = self;
+        for arrival in expected.iter_mut() {
+            let Arrival { flow, who, endpoint, .. } = arrival;
+            arrival.subscriber = tables.prefetch_arrival(flow, *who, *endpoint);
+        }
+        let homes = |arrival: &Arrival| {
+            let line = tables.subscribers.get(arrival.subscriber)?;
+            Some((states.get(arrival.instance())?, *line.blocks().last()?))
+        };
+        for arrival in expected.iter() {
+            if let Some((state, block)) = homes(arrival) {
+                state.ports.prefetch_address(block.address, arrival.flow.proto);
+            }
+        }
+        for arrival in expected.iter() {
+            if let Some((state, block)) = homes(arrival) {
+                state.ports.prefetch_block(block, arrival.flow.proto);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn open_arrival(
+        &mut self,
+        arrival: &Arrival,
+        now: Now,
+        routed_outside: impl Fn(&Flow, VrfId, u32) -> bool,
+    ) -> Result<u32, Option<Reason>> {
+        let flow = &arrival.flow;
+        let routed_outside = |outside, destination| routed_outside(flow, outside, destination);
+        if let Some(id) = self.tables.find_session(arrival.hash, flow, Direction::Out) {
+            return Ok(id);
+        }
+        if let Some(id) = self.open_common(arrival, now, routed_outside) {
+            return Ok(id);
+        }
+        self.miss(flow, Direction::Out, &[], now, routed_outside).map_err(|verdict| match verdict {
+            Verdict::Drop(reason) => Some(reason),
+            _ => None,
+        })
+    }
+
+    /// The session of a packet like most: its subscriber is known and below all limits, and has a port left. `None`, and
+    /// nothing has changed, when anything is uncommon.
+    #[inline(always)]
+    fn open_common(
+        &mut self,
+        arrival: &Arrival,
+        now: Now,
+        routed_outside: impl Fn(VrfId, u32) -> bool,
+    ) -> Option<u32> {
+        let (flow, at) = (&arrival.flow, arrival.instance());
+        if !self.directory.opens_common(at, flow.proto) || self.is_changing() || self.is_laying() {
+            return None;
+        }
+        let Self { policy, tables, directory, slots, .. } = &*self;
+        let instance = policy.instances.get(at)?;
+        may_open(instance, flow).ok()?;
+        if (flow.proto == Proto::Tcp && self.is_awaited(flow.remote(Direction::Out), now.s()))
+            || instance.gateway_of(flow.proto, flow.dport).is_some()
+            || (!flow.is_six() && is_exempt(instance, flow.dst))
+            || (flow.is_six() && directory.is_only_led_to(instance.id, flow.src6))
+            || directory.outside(instance.outside_vrf, flow.dst).is_some()
+            || !routed_outside(instance.outside_vrf, flow.dst)
+        {
+            return None;
+        }
+        let who = directory.subscriber_of(instance.id, flow.inside());
+        let subscriber = tables.find_subscriber_at(arrival.who, who, instance.inside_vrf)?;
+        let (inside, outbound) = tables.endpoint_of(flow, arrival.endpoint)?;
+        let found = tables.find_mapping_at(outbound, inside, flow);
+        let of_mapping = match found {
+            // What is static serves by rules of its own.
+            Some(id) => tables.mappings.get(id).filter(|mapping| !mapping.is_static())?.sessions,
+            None if !flow.is_six() && directory.one_to_one(instance.id, flow.src).is_some() => return None,
+            None => 0,
+        };
+        tables.has_room(found.is_none()).ok()?;
+        let line = tables.subscribers.get(subscriber)?;
+        if line.slot != slots.of(instance.id) {
+            return None;
+        }
+        may_have_session(instance, line.sessions, of_mapping).ok()?;
+        let mapping = match found {
+            Some(id) => id,
+            None => self.map_common(at, subscriber, inside, outbound, flow, now)?,
+        };
+        let opened = self.session_common(at, subscriber, mapping, arrival, now);
+        if opened.is_none() && found.is_none() {
+            self.drop_mapping(mapping, now.s());
+        }
+        opened
+    }
+
+    /// Its mapping, when it has none yet.
+    #[inline(always)]
+    fn map_common(
+        &mut self,
+        at: usize,
+        subscriber_id: u32,
+        inside: Endpoint,
+        outbound: u64,
+        flow: &Flow,
+        now: Now,
+    ) -> Option<u32> {
+        let Self { policy, tables, states, rng, events, slots, .. } = self;
+        let instance = policy.instances.get(at)?;
+        let ports = &mut states.get_mut(at)?.ports;
+        let subscriber = tables.subscribers.get_mut(subscriber_id)?;
+        let drawn = rng.clone();
+        let got = match instance.assignment {
+            Assignment::Blocks { .. } => ports.take_in_own_block(subscriber, flow.proto, now.s(), rng),
+            // What these tie or take beside a port is not given back: nothing may come in between.
+            Assignment::Arbitrary | Assignment::Deterministic { .. } => {
+                let mut send = |event| {
+                    events.push(event);
+                };
+                let wish = Wish::any(flow.proto, inside.port);
+                let may = instance.limits.creations_per_s == 0
+                    && within_limits(instance, subscriber, flow.proto, now).is_ok();
+                let mut take = || {
+                    ports.allocate(instance, subscriber_id, subscriber, wish, now.s(), rng, &mut send).ok()
+                };
+                if may { take() } else { None }
+            }
+        };
+        let Some(got) = got else {
+            *rng = drawn;
+            return None;
+        };
+        let line = Mapping {
+            inside_ip: inside.ip,
+            outside_ip: got.ip,
+            inside_port: inside.port,
+            outside_port: got.port,
+            inside_vrf: instance.inside_vrf.0,
+            outside_vrf: instance.outside_vrf.0,
+            slot: slots.of(instance.id),
+            address: got.address,
+            subscriber: subscriber_id,
+            sessions: 0,
+            proto: flow.proto as u8,
+            flags: INDEPENDENT | mapping_flags(instance) | if flow.is_six() { SIX } else { 0 },
+            pins: 0,
+        };
+        let made = within_limits(instance, subscriber, flow.proto, now)
+            .and_then(|()| tables.add_mapping_at(line, outbound));
+        let Ok(id) = made else {
+            ports.release(got.address, got.port, flow.proto, now.s(), false);
+            *rng = drawn;
+            return None;
+        };
+        let (instance, told) = (instance.id, (instance.logged, instance.limits.mappings_threshold));
+        self.note_mapped(instance, told, subscriber_id, id);
+        Some(id)
+    }
+
+    #[inline(always)]
+    fn session_common(
+        &mut self,
+        at: usize,
+        subscriber: u32,
+        mapping_id: u32,
+        arrival: &Arrival,
+        now: Now,
+    ) -> Option<u32> {
+        let flow = &arrival.flow;
+        let instance = self.policy.instances.get(at)?;
+        let mapping = *self.tables.mappings.get(mapping_id)?;
+        let mut line = session_of(instance, (subscriber, mapping_id), &mapping, flow, Direction::Out, now);
+        if mapping.is_six() {
+            self.set_six(&mut line, &mapping).ok()?;
+        } else {
+            (line.l3_delta, line.l4_delta) = deltas(&line);
+        }
+        let deadline = now.s().saturating_add(idle_timeout_s(instance, &line));
+        let logged = instance.logged;
+        let id = self.tables.add_session_at(line, arrival.hash, deadline).ok()?;
+        self.note_opened(logged, id, &mapping, flow, Direction::Out);
+        Some(id)
+    }
+}

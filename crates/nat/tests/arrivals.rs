@@ -1,0 +1,191 @@
+//! Sessions made many at a time are those that would have been made one by one.
+
+mod common;
+
+use carrack_alg::Protocol;
+use carrack_base::{Family, Proto, VrfId};
+use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
+use carrack_nat::policy::{
+    Assignment, BlockRules, Filtering, Instance, Limits, Logged, Mapping, Overflow, Pooling,
+};
+use carrack_nat::{Direction, Flow, Rng, Verdict};
+use common::*;
+
+/// One of these.
+fn one<T: Clone>(rng: &mut Rng, of: &[T]) -> T {
+    of[rng.below(of.len())].clone()
+}
+
+/// Any policy, with so little of everything that all of it runs out.
+fn any_policy(rng: &mut Rng) -> Instance {
+    let blocks = BlockRules { size: 8, per_subscriber_max: 2, idle_release_s: one(rng, &[0, 5]) };
+    let BlockRules { size, per_subscriber_max, idle_release_s } = blocks;
+    let overflow = one(rng, &[None, Some(Overflow { ports: 256, blocks })]);
+    let mut it = instance();
+    it.subscribers = vec![net("10.0.0.0/28")];
+    it.pools = vec![pool(0, &["192.0.2.1", "192.0.2.4"], 2_048, 2_560 - 1)];
+    it.assignment = one(
+        rng,
+        &[
+            Assignment::Blocks { size, per_subscriber_max, idle_release_s },
+            Assignment::Blocks { size, per_subscriber_max, idle_release_s },
+            Assignment::Arbitrary,
+            Assignment::Deterministic { ports_per_subscriber: 16, overflow },
+        ],
+    );
+    it.pooling = one(rng, &[Pooling::Paired, Pooling::Paired, Pooling::Arbitrary]);
+    for proto in 0..3 {
+        let dependent = Mapping::AddressAndPortDependent;
+        it.mapping[proto] =
+            one(rng, &[Mapping::default(), Mapping::default(), Mapping::default(), dependent]);
+        it.filtering[proto] = one(rng, &[Filtering::default(), Filtering::AddressDependent]);
+        it.inbound_refresh[proto] = one(rng, &[true, false]);
+    }
+    (it.parity, it.contiguity) = (rng.below(8) == 0, rng.below(8) == 0);
+    it.hairpinning = rng.below(3) > 0;
+    it.tcp_loose = rng.below(3) == 0;
+    it.port_hold_s = one(rng, &[0, 7]);
+    it.exempt = one(rng, &[vec![], vec![net("198.51.100.2/32")]]);
+    it.logged = one(rng, &[Logged::Blocks, Logged::Mappings, Logged::Sessions, Logged::Destinations]);
+    it.gateways = one(rng, &[vec![], vec![Protocol::Ftp]]);
+    it.limits = Limits {
+        sessions_max: one(rng, &[0, 0, 9]),
+        ports_max: one(rng, &[0, 0, 6]),
+        ports_by_proto_max: [one(rng, &[0, 0, 4]), 0, 0],
+        creations_per_s: one(rng, &[0, 0, 2]),
+        creations_burst: 5,
+        sessions_per_mapping_max: one(rng, &[0, 0, 3]),
+        mappings_threshold: one(rng, &[0, 4]),
+    };
+    it.timeouts.udp_s = one(rng, &[6, 20]);
+    it.timeouts.udp_port_s = one(rng, &[vec![], vec![(53, 3)]]);
+    (it.timeouts.tcp_opening_s, it.timeouts.tcp_established_s) = (5, 15);
+    if rng.below(3) == 0 {
+        it.statics.push(one_to_one("10.0.0.3", "192.0.2.9"));
+    }
+    if rng.below(3) == 0 {
+        it.statics.push(forward(Proto::Udp, "192.0.2.1:2050", "10.0.0.5:1002"));
+    }
+    if !matches!(it.assignment, Assignment::Deterministic { .. }) {
+        let prefix = NatPrefix::new("64:ff9b::/96".parse().unwrap()).unwrap();
+        it.nat64 = Some(Nat64 {
+            prefixes: vec![Nat64Prefix { via: 1, prefix }],
+            subscribers: vec!["2001:db8::/120".parse().unwrap()],
+            subscriber_len: one(rng, &[128, 126]),
+        });
+    }
+    it
+}
+
+fn any_flow(rng: &mut Rng, has_six: bool) -> Flow {
+    let proto = one(rng, &[Proto::Udp, Proto::Udp, Proto::Tcp]);
+    // Some have so many that their blocks fill up.
+    let host = if rng.below(2) == 0 { rng.below(18) as u32 } else { 5 };
+    let remotes = ["198.51.100.1", "198.51.100.2", "198.51.100.3", "192.0.2.1", "192.0.2.9", "10.9.9.9"];
+    let remote = addr(one(rng, &remotes));
+    let flow = Flow {
+        sport: 1_000 + rng.below(14) as u16,
+        dport: one(rng, &[21, 53, 80, 2_050]),
+        proto,
+        ip_proto: if proto == Proto::Tcp { 6 } else { 17 },
+        bits: if proto == Proto::Tcp { one(rng, &[SYN, SYN, SYN, ACK]) } else { 0 },
+        l3: 14,
+        l4: 34,
+        ..Flow::default()
+    };
+    if has_six && rng.below(3) == 0 {
+        let six = |text: &str| u128::from(text.parse::<std::net::Ipv6Addr>().unwrap());
+        let (src6, dst6) = (six("2001:db8::") + u128::from(host), six("64:ff9b::") + u128::from(remote));
+        return Flow { family: Family::V6, src6, dst6, ..flow };
+    }
+    Flow { src: addr("10.0.0.0") + host, dst: remote, ..flow }
+}
+
+/// What became of a packet, both ways of handling it alike.
+fn outcome(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Translated { hairpin, vrf, .. } | Verdict::Crosses { hairpin, vrf, .. } => {
+            format!("on {hairpin} {vrf:?}")
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn sessions_made_many_at_a_time_are_those_made_one_by_one() {
+    let mut many = 0;
+    for seed in 1..400 {
+        let mut rng = Rng::new(seed);
+        let policy = any_policy(&mut rng);
+        let has_six = policy.nat64.is_some();
+        let [mut alone, mut together] = [(); 2].map(|()| world(policy.clone()));
+        for _ in 0..12 {
+            let routed = alone.routed_outside;
+            let flows: Vec<Flow> = (0..rng.below(48)).map(|_| any_flow(&mut rng, has_six)).collect();
+            let admitted = flows.into_iter().filter_map(|mut flow| {
+                let is_admitted = alone.nats[0].admit(&mut flow).is_ok();
+                is_admitted.then(|| (flow, alone.nats[0].hash(&flow, Direction::Out)))
+            });
+            let flows: Vec<(Flow, u64)> = admitted.collect();
+
+            let (nat, now) = (&mut alone.nats[0], alone.now);
+            let one_by_one: Vec<String> = flows
+                .iter()
+                .map(|(flow, hash)| {
+                    let verdict =
+                        nat.process(flow, Direction::Out, *hash, LOOK_UP, &mut [], now, |vrf, ip| {
+                            routed(vrf, ip)
+                        });
+                    outcome(&verdict)
+                })
+                .collect();
+            nat.settle();
+
+            let nat = &mut together.nats[0];
+            flows.iter().for_each(|(flow, hash)| assert!(nat.expect_session(*flow, *hash)));
+            let mut opened = vec![];
+            nat.open_expected(now, |_, vrf, ip| routed(vrf, ip), |at, result| opened.push((at, result)));
+            assert!(opened.iter().map(|(at, _)| *at).eq(0..flows.len()), "each is told once, in order");
+            for ((flow, hash), ((_, opened), alone)) in flows.iter().zip(opened.iter().zip(&one_by_one)) {
+                let verdict = match opened {
+                    Ok(line) => {
+                        nat.process(flow, Direction::Out, *hash, *line, &mut [], now, |_, _| unreachable!())
+                    }
+                    Err(Some(reason)) => Verdict::Drop(*reason),
+                    Err(None) => Verdict::Untouched,
+                };
+                assert_eq!(outcome(&verdict), *alone, "seed {seed}: {flow:?} under {policy:?}");
+                many += usize::from(opened.is_ok());
+            }
+            nat.settle();
+
+            assert_eq!(alone.sessions(), together.sessions(), "seed {seed} under {policy:?}");
+            assert_eq!(alone.mappings(), together.mappings(), "seed {seed} under {policy:?}");
+            assert_eq!(alone.subscribers(), together.subscribers(), "seed {seed} under {policy:?}");
+            assert_eq!(alone.pools(), together.pools(), "seed {seed} under {policy:?}");
+            let wait = rng.below(4) as u64;
+            alone.wait(wait);
+            together.wait(wait);
+            assert_eq!(alone.events, together.events, "seed {seed} under {policy:?}");
+        }
+        check::invariants(&mut together);
+        together.wait(60);
+        check::empty(&mut together);
+    }
+    assert!(many > 20_000, "only {many} sessions were made");
+}
+
+#[test]
+fn a_full_burst_takes_no_more() {
+    let mut w = world(instance());
+    let flow =
+        Flow { src: addr("10.0.0.1"), dst: addr("198.51.100.1"), proto: Proto::Udp, ..Flow::default() };
+    let hash = w.nats[0].hash(&flow, Direction::Out);
+    let taken = (0..1_000).take_while(|_| w.nats[0].expect_session(flow, hash)).count();
+    assert_eq!(taken, carrack_base::BURST_PACKETS_MAX);
+    let mut lines = vec![];
+    w.nats[0].open_expected(w.now, |_, _, _| true, |_, opened| lines.push(opened));
+    assert_eq!(lines.len(), taken);
+    assert!(lines.iter().all(|line| *line == lines[0] && line.is_ok()), "one session for all of them");
+    assert!(w.nats[0].expect_session(Flow { vrf: VrfId(0), ..flow }, hash), "there is room again");
+}
