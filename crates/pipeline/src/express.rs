@@ -234,6 +234,9 @@ impl Worker {
     /// False when that is the very first. Why one was refused is kept with it, for the general stages to end it by.
     #[inline(never)]
     fn open_all(&mut self, frames: &[Frame], passes: &mut [Pass], entry: &Entry) -> bool {
+        if passes.first().is_none_or(Pass::is_known) {
+            return false;
+        }
         // Which of the packets each session is for.
         let mut places = [0_u8; BURST_PACKETS_MAX];
         let mut count = 0;
@@ -250,7 +253,7 @@ impl Worker {
             *place = at as u8;
             count += 1;
         }
-        if count == 0 || places.first() != Some(&0) {
+        if count == 0 {
             return false;
         }
         let plan = &self.plan;
