@@ -224,19 +224,10 @@ impl Nat {
             return None;
         };
         let line = Mapping {
-            inside_ip: inside.ip,
-            outside_ip: got.ip,
-            inside_port: inside.port,
-            outside_port: got.port,
-            inside_vrf: instance.inside_vrf.0,
-            outside_vrf: instance.outside_vrf.0,
-            slot: slots.of(instance.id),
             address: got.address,
             subscriber: subscriber_id,
-            sessions: 0,
-            proto: flow.proto as u8,
             flags: INDEPENDENT | mapping_flags(instance) | if flow.is_six() { SIX } else { 0 },
-            pins: 0,
+            ..Mapping::between(instance, slots.of(instance.id), inside, got.endpoint(), flow.proto)
         };
         let made = within_limits(instance, subscriber, flow.proto, now)
             .and_then(|()| tables.add_mapping_at(line, outbound));

@@ -237,19 +237,10 @@ impl Nat {
         };
         let got = state.ports.allocate(instance, subscriber_id, subscriber, wish, now.s(), rng, &mut send)?;
         let line = Mapping {
-            inside_ip: inside.ip,
-            outside_ip: got.ip,
-            inside_port: inside.port,
-            outside_port: got.port,
-            inside_vrf: instance.inside_vrf.0,
-            outside_vrf: instance.outside_vrf.0,
-            slot: self.slots.of(instance.id),
             address: got.address,
             subscriber: subscriber_id,
-            sessions: 0,
-            proto: wish.proto as u8,
             flags: flags | mapping_flags(instance),
-            pins: 0,
+            ..Mapping::between(instance, self.slots.of(instance.id), inside, got.endpoint(), wish.proto)
         };
         let id = tables.add_mapping(line).inspect_err(|_| {
             state.ports.release(got.address, got.port, wish.proto, now.s(), false);
@@ -268,19 +259,9 @@ impl Nat {
         proto: Proto,
     ) -> Result<u32, Reason> {
         self.tables.add_mapping(Mapping {
-            inside_ip: inside.ip,
-            outside_ip: outside.ip,
-            inside_port: inside.port,
-            outside_port: outside.port,
-            inside_vrf: instance.inside_vrf.0,
-            outside_vrf: instance.outside_vrf.0,
-            slot: self.slots.of(instance.id),
-            address: NO_ADDRESS,
             subscriber,
-            sessions: 0,
-            proto: proto as u8,
             flags: INDEPENDENT | ONE_TO_ONE,
-            pins: 0,
+            ..Mapping::between(instance, self.slots.of(instance.id), inside, outside, proto)
         })
     }
 

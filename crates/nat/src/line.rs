@@ -6,6 +6,7 @@ use carrack_base::{Proto, VrfId};
 use carrack_tables::KeyedHasher;
 
 use crate::flow::{Direction, Flow, Inside, hash_from_six, mapping_key, session_key};
+use crate::policy::Instance;
 use crate::row::{BLOCKS_MAX, Endpoint, TcpState};
 
 /// "No line": never an id that a slab gives out.
@@ -266,6 +267,32 @@ pub(crate) const ONE_TO_ONE: u8 = 4;
 pub(crate) const EXPECTED: u8 = 128;
 
 impl Mapping {
+    /// One of an instance between these endpoints, of no pool address, that nobody has used yet. `slot` is the instance's.
+    #[inline(always)]
+    pub(crate) const fn between(
+        instance: &Instance,
+        slot: u16,
+        inside: Endpoint,
+        outside: Endpoint,
+        proto: Proto,
+    ) -> Self {
+        Self {
+            inside_ip: inside.ip,
+            outside_ip: outside.ip,
+            inside_port: inside.port,
+            outside_port: outside.port,
+            inside_vrf: instance.inside_vrf.0,
+            outside_vrf: instance.outside_vrf.0,
+            slot,
+            address: NO_ADDRESS,
+            subscriber: NONE,
+            sessions: 0,
+            proto: proto as u8,
+            flags: 0,
+            pins: 0,
+        }
+    }
+
     pub(crate) const fn inside(&self) -> Endpoint {
         Endpoint { ip: self.inside_ip, port: self.inside_port }
     }

@@ -18,7 +18,7 @@ use crate::line::{NO_ADDRESS, Subscriber};
 use crate::ownership::{BlockMap, WorkerGroup};
 use crate::policy::{Assignment, Instance, Pool, Pooling};
 use crate::rng::Rng;
-use crate::row::{NatEvent, PoolRow};
+use crate::row::{Endpoint, NatEvent, PoolRow};
 use crate::slices::Slices;
 use crate::waits::Waits;
 
@@ -117,6 +117,14 @@ pub(crate) struct Allocated {
     pub(crate) address: u16,
     pub(crate) ip: u32,
     pub(crate) port: u16,
+}
+
+impl Allocated {
+    /// The outside endpoint.
+    #[inline(always)]
+    pub(crate) const fn endpoint(&self) -> Endpoint {
+        Endpoint { ip: self.ip, port: self.port }
+    }
 }
 
 /// Outside ports of one instance.

@@ -5,10 +5,11 @@ use carrack_base::{Proto, Reason, VrfId, WorkerId};
 use crate::directory::{Directory, is_exempt};
 use crate::engine::{InstanceState, Nat};
 use crate::flow::{Direction, Inside};
-use crate::line::{FORWARD, INDEPENDENT, Mapping, NO_ADDRESS, NONE, SIX, Session};
+use crate::line::{FORWARD, INDEPENDENT, Mapping, SIX, Session};
 use crate::nat64::Nat64;
 use crate::policy::{Assignment, Instance, NatPolicy, StaticRule};
 use crate::pool::ForwardPorts;
+use crate::row::Endpoint;
 use crate::rules::Rules;
 
 /// What becomes of one old instance.
@@ -112,20 +113,10 @@ impl Nat {
                 return;
             }
         };
+        let [from, to] = [(inside_ip, inside.1), outside].map(|(ip, port)| Endpoint { ip, port });
         let line = Mapping {
-            inside_ip,
-            outside_ip: outside.0,
-            inside_port: inside.1,
-            outside_port: outside.1,
-            inside_vrf: instance.inside_vrf.0,
-            outside_vrf: instance.outside_vrf.0,
-            slot: self.slots.of(instance.id),
-            address: NO_ADDRESS,
-            subscriber: NONE,
-            sessions: 0,
-            proto: proto as u8,
             flags: INDEPENDENT | FORWARD | if matches!(inside.0, Inside::V6(_)) { SIX } else { 0 },
-            pins: 0,
+            ..Mapping::between(instance, self.slots.of(instance.id), from, to, proto)
         };
         let (local, vrf) = (line.outside(), VrfId(line.outside_vrf));
         self.tables.settle();
