@@ -89,6 +89,12 @@ impl Edits {
         })
     }
 
+    /// Length of a text of so many bytes with the changes made.
+    pub fn length_of(&self, len: usize) -> usize {
+        let growth: isize = self.iter().map(|(place, text)| text.len() as isize - place.len() as isize).sum();
+        len.saturating_add_signed(growth)
+    }
+
     /// A datagram with the changes made, written to `out`; `None` when it does not fit.
     pub fn apply(&self, message: &[u8], out: &mut [u8]) -> Option<usize> {
         let (mut from, mut to) = (0, 0);
@@ -118,6 +124,7 @@ mod tests {
         let mut out = [0; 16];
         let len = edits.apply(b"abcdefg", &mut out).unwrap();
         assert_eq!(&out[..len], b"abXYZ-fg");
+        assert_eq!(edits.length_of(7), len);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! file, [`ftp`] first.
 #![forbid(unsafe_code)]
 
+mod address;
 mod edits;
 pub mod ftp;
 #[cfg(test)]
@@ -14,6 +15,7 @@ pub mod h323;
 pub mod ipsec;
 pub mod pptp;
 pub mod rtsp;
+mod sdp;
 pub mod sip;
 pub mod stream;
 mod text;

@@ -1,17 +1,23 @@
 //! RTSP (RFC 2326): ports for media over UDP, named in Transport headers. Media within the connection need nothing.
 //!
+//! Between IPv6 and IPv4 addresses become those of the other version: in Transport headers, in the Location of another
+//! server, and in session descriptions. URLs otherwise stay: requests are signed with theirs (RFC 2617 §3.2.2), and go to
+//! the server that is spoken to already.
+//!
 //! A client inside names its own ports (`client_port`), the server repeats them in its answer; a server inside names
 //! its own in the answer (`server_port`). Each pair gets outside ports side by side, RTP and RTCP (RFC 3550 §11).
 
 #[cfg(test)]
 mod tests;
 
-use core::net::IpAddr;
 use core::ops::Range;
 
 use carrack_base::Proto;
 
-use crate::text::{Text, ascii, header_end, lines, may_be_message, number};
+use crate::address::{self, address, counterpart, written};
+use crate::sdp;
+use crate::stream::HELD_MAX;
+use crate::text::{Text, header_end, lines, may_be_message, number};
 use crate::{Edits, Ends, From, Gateway, Ground, Note, Reading, Said, Side, Want, is_tls};
 
 /// Longest header of a message.
@@ -49,7 +55,12 @@ impl Gateway for Rtsp {
                 Some(end) if end <= HEAD_MAX => {
                     let head = bytes.get(..end).unwrap_or(&[]);
                     let Some(body) = body_len(head) else { return Reading::Unreadable };
-                    Talk { head, side, ends, ground, edits }.message();
+                    // Held as a whole where it changes, if it is not too long for that.
+                    let is_read =
+                        ends.crosses() && body > 0 && end + body <= HELD_MAX && is_description(head);
+                    let text = bytes.get(end..end + if is_read { body } else { 0 });
+                    let Some(text) = text else { return Reading::More };
+                    Talk { head, side, ends, ground, edits }.message(text);
                     end + body
                 }
                 None if bytes.len() < HEAD_MAX && may_be_message(bytes) => return Reading::More,
@@ -78,6 +89,15 @@ fn body_len(head: &[u8]) -> Option<usize> {
     number(head.get(place)?, 1 << 24).map(|(length, _)| length as usize)
 }
 
+/// Is the body a session description (RFC 4566)?
+fn is_description(head: &[u8]) -> bool {
+    let kind = lines(head).skip(1).find_map(|line| value(head, line, b"Content-Type"));
+    kind.and_then(|place| head.get(place)).is_some_and(|kind| {
+        let kind = kind.split(|byte| *byte == b';').next().unwrap_or(&[]);
+        kind.trim_ascii().eq_ignore_ascii_case(b"application/sdp")
+    })
+}
+
 /// Where the value of a header line is, if it is that header's.
 fn value(head: &[u8], line: Range<usize>, name: &[u8]) -> Option<Range<usize>> {
     let text = head.get(line.clone())?;
@@ -103,21 +123,52 @@ enum Whose {
 }
 
 impl Talk<'_> {
-    /// RFC 2326 §12.39: several transports may be offered, with a comma between them.
-    fn message(&mut self) {
+    /// The header, and the session description behind it, empty where there is none to be changed.
+    fn message(&mut self, body: &[u8]) {
         if self.side == self.ends.client && self.head.starts_with(b"TEARDOWN ") {
             self.ground.close(dialog(self.ends));
         }
+        let mut described = Edits::default();
+        let (side, ends, offset) = (self.side, self.ends, self.head.len());
+        let mut place = sdp::Place { side, ends, ground: self.ground, dialog: None, offset };
+        sdp::read(body, &mut place, &mut described);
+        let mut length = (!described.is_empty()).then(|| described.length_of(body.len()));
         for line in lines(self.head).skip(1) {
-            let Some(place) = value(self.head, line, b"Transport") else { continue };
+            self.header(line, &mut length);
+        }
+        self.edits.append(&described);
+        if !self.edits.is_empty() && !self.edits.is_overfull() {
+            self.ground.note(Note::Rewritten);
+        }
+    }
+
+    /// One line of the header; the first Content-Length takes the body's new one, if there is one.
+    fn header(&mut self, line: Range<usize>, length: &mut Option<usize>) {
+        if let Some(place) = value(self.head, line.clone(), b"Transport") {
+            // RFC 2326 §12.39: several transports may be offered, with a comma between them.
             for part in parts(self.head, place, b',') {
                 if self.is_over_udp(part.clone()) {
                     self.transport(part);
                 }
             }
+        } else if let Some(place) = value(self.head, line.clone(), b"Content-Length") {
+            let digits = self.head.get(place.clone()).and_then(|text| number(text, 1 << 24));
+            if let (Some((_, digits)), Some(new)) = (digits, length.take())
+                && let Some(text) = Text::<8>::of(format_args!("{new}"))
+            {
+                self.edits.replace(place.start..place.start + digits, text.bytes());
+            }
+        } else if let Some(place) = value(self.head, line, b"Location") {
+            self.other_server(place);
         }
-        if !self.edits.is_empty() {
-            self.ground.note(Note::Rewritten);
+    }
+
+    /// RFC 2326 §12.25: the address of a server that is to be asked instead.
+    fn other_server(&mut self, place: Range<usize>) {
+        let Some(found) = address::next(self.head, place) else { return };
+        let ip = address::across(self.side, self.ends, self.ground, found.ip);
+        if let Some(text) = ip.and_then(|ip| written(ip, None, false)) {
+            self.edits.replace(found.place, text.bytes());
         }
     }
 
@@ -159,22 +210,17 @@ impl Talk<'_> {
         };
         let name: &[u8] = if self.ends.client == Side::Inside { b"destination=" } else { b"source=" };
         parts(self.head, part, b';').any(|word| {
-            let address = self.head.get(word).and_then(|text| text.trim_ascii().strip_prefix(name));
-            address.is_some_and(|text| ascii(text).and_then(|text| text.parse::<IpAddr>().ok()) != Some(own))
+            let named = self.head.get(word).and_then(|text| text.trim_ascii().strip_prefix(name));
+            named.is_some_and(|text| address(text) != Some(own))
         })
     }
 
-    /// The subscriber's own address, as the other side knows it.
+    /// An address, as the other side knows it.
     fn address(&mut self, place: Range<usize>) {
-        let IpAddr::V4(inside) = self.ends.inside else { return };
-        let (from, to) = match self.side {
-            Side::Inside => (inside, *self.ends.outside.ip()),
-            Side::Outside => (*self.ends.outside.ip(), inside),
-        };
-        let written = self.head.get(place.clone()).and_then(ascii).and_then(|text| text.parse().ok());
-        if written == Some(from)
-            && let Some(text) = Text::<16>::of(format_args!("{to}"))
-        {
+        let ip = self.head.get(place.clone()).and_then(address);
+        let ip = ip.and_then(|ip| counterpart(self.side, self.ends, self.ground, ip));
+        // Without brackets, as programs write it.
+        if let Some(text) = ip.and_then(|ip| Text::<48>::of(format_args!("{ip}"))) {
             self.edits.replace(place, text.bytes());
         }
     }

@@ -7,17 +7,15 @@
 //!
 //! Between IPv6 and IPv4 every address in these places is written in the other version, others' by the NAT64 prefix.
 
-mod address;
 mod dialog;
-mod sdp;
 #[cfg(test)]
 mod tests;
 
 use core::net::IpAddr;
 use core::ops::Range;
 
-use address::{Found, written};
-
+use crate::address::{self, Found, written};
+use crate::sdp;
 use crate::text::{Text, header_end, lines, may_be_message, number};
 use crate::{Edits, Ends, From, Gateway, Ground, Note, Reading, Said, Side, Want, is_tls};
 
@@ -74,16 +72,15 @@ impl Gateway for Sip {
         let mut body_edits = Edits::default();
         if side == Side::Inside || ends.crosses() {
             let body = bytes.get(head_end..end).unwrap_or(&[]);
-            let dialog = dialog::of(head);
+            let dialog = Some(dialog::of(head));
             let mut place = sdp::Place { side, ends, ground: work.ground, dialog, offset: head_end };
             sdp::read(body, &mut place, &mut body_edits);
         }
         if side == Side::Inside {
             work.keep_registration(head);
         }
-        let growth: isize =
-            body_edits.iter().map(|(place, text)| text.len() as isize - place.len() as isize).sum();
-        work.head(head, &message, (end - head_end).wrapping_add_signed(growth), growth != 0, edits);
+        let (old, new) = (end - head_end, body_edits.length_of(end - head_end));
+        work.head(head, &message, new, new != old, edits);
         edits.append(&body_edits);
         if !edits.is_empty() && !edits.is_overfull() {
             ground.note(Note::Rewritten);

@@ -5,7 +5,6 @@ mod common;
 
 use carrack_alg::{Note, Protocol};
 use carrack_base::Reason;
-use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
 use carrack_nat::policy::{Filtering, StaticRule, Unreadable};
 use carrack_pipeline::snapshot::Snapshot;
 use carrack_wire::TcpView;
@@ -228,16 +227,7 @@ fn a_server_inside_names_its_outside_endpoint() {
 fn an_ipv6_client_uses_an_ipv4_server_both_ways() {
     let mut world = world6_with(|s| {
         ftp(s);
-        nat(s, |i| {
-            i.nat64 = Some(Nat64 {
-                prefixes: vec![Nat64Prefix {
-                    via: 1,
-                    prefix: NatPrefix::new("2001:db8:64::/96".parse().unwrap()).unwrap(),
-                }],
-                subscribers: vec!["2001:db8:1::/48".parse().unwrap()],
-                subscriber_len: 64,
-            });
-        });
+        serve_six(s);
     });
     let (a, server, server6) = ("2001:db8:1::5", "203.0.113.80", "2001:db8:64::203.0.113.80");
     let out = |bits, seq, ack, text: &'static str| {

@@ -4,10 +4,8 @@ mod common;
 
 use carrack_base::Reason;
 use carrack_nat::Inside;
-use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
 use carrack_nat::policy::StaticRule;
 use carrack_pipeline::mailbox::PacketFilter;
-use carrack_pipeline::snapshot::Snapshot;
 use carrack_wire::tcp::flag;
 use common::net6::*;
 use common::*;
@@ -18,19 +16,6 @@ const B: &str = "2001:db8:1::6";
 /// A server on the IPv4 side, and what stands for it.
 const SERVER: &str = "203.0.113.80";
 const SERVER6: &str = "2001:db8:64::203.0.113.80";
-
-fn serve_six(snapshot: &mut Snapshot) {
-    nat(snapshot, |i| {
-        i.nat64 = Some(Nat64 {
-            prefixes: vec![Nat64Prefix {
-                via: 1,
-                prefix: NatPrefix::new("2001:db8:64::/96".parse().unwrap()).unwrap(),
-            }],
-            subscribers: vec!["2001:db8:1::/48".parse().unwrap()],
-            subscriber_len: 64,
-        });
-    });
-}
 
 fn world64() -> World {
     world6_with(serve_six)

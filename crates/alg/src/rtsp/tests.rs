@@ -137,3 +137,67 @@ fn a_teardown_by_the_client_ends_what_is_expected() {
     assert_eq!((field.closed.len(), field.closed[0]), (1, field.dialogs[0]));
     assert_ne!(field.closed[0], 0);
 }
+
+/// RFC 6052 §2.2: the host is 2001:db8::5, IPv4 stands behind 2001:db8:64::/96.
+#[test]
+fn between_ip_versions_addresses_of_media_are_the_readers() {
+    let (mut memory, mut field, ends) = (crate::Memory::default(), Field::default(), ends("2001:db8::5"));
+    let mut pass = |side, text: &str| pass(&mut memory, &mut field, &ends, side, text);
+    let setup = SETUP.replace("unicast;", "unicast;destination=2001:db8::5;");
+    let url = "rtsp://[2001:db8:64::c633:6407]/stream";
+    let setup = setup.replace("rtsp://198.51.100.7/stream", url);
+    let sent = setup.replace("2001:db8::5", "192.0.2.1").replace("5000-5001", "20000-20001");
+    assert_eq!(pass(Side::Inside, &setup), sent, "the URL is signed, and stays");
+    let answer = "RTSP/1.0 200 OK\r\nTransport: RTP/AVP;unicast;destination=192.0.2.1;source=198.51.100.7;\
+         client_port=20000-20001;server_port=6970-6971\r\n\r\n";
+    let heard = answer.replace("192.0.2.1", "2001:db8::5").replace("198.51.100.7", "2001:db8:64::c633:6407");
+    assert_eq!(pass(Side::Outside, answer), heard.replace("20000-20001", "5000-5001"));
+    let elsewhere = "RTSP/1.0 302 Found\r\nLocation: rtsp://198.51.100.9:8554/stream\r\n\r\n";
+    let heard = elsewhere.replace("198.51.100.9", "[2001:db8:64::c633:6409]");
+    assert_eq!(pass(Side::Outside, elsewhere), heard);
+    assert_eq!(field.opened, [5_000, 5_001]);
+}
+
+fn described(addresses: [&str; 2], filler: usize) -> String {
+    let [own, none] = addresses;
+    let name = "x".repeat(filler);
+    let body = format!("v=0\r\no=- 1 1 IN {own}\r\ns={name}\r\nc=IN {none}\r\nm=audio 6000 RTP/AVP 0\r\n");
+    let head = "RTSP/1.0 200 OK\r\nContent-Type: application/sdp;charset=utf-8\r\nContent-Length:";
+    format!("{head} {}\r\nCSeq: 2\r\n\r\n{body}", body.len())
+}
+
+/// RFC 2326 §C.1.7: a client reads of no other version than its own. Ports there are a suggestion (RFC 2326 §C.1.2).
+#[test]
+fn between_ip_versions_a_description_is_one_of_the_readers() {
+    let ends = ends("2001:db8::5");
+    let (mut memory, mut field) = (crate::Memory::default(), Field::default());
+    let four = ["IP4 198.51.100.7", "IP4 0.0.0.0"];
+    let six = ["IP6 2001:db8:64::c633:6407", "IP6 ::"];
+    let mut pass = |side, text: &str| pass(&mut memory, &mut field, &ends, side, text);
+    assert_eq!(pass(Side::Outside, &described(four, 1)), described(six, 1));
+    assert_eq!(pass(Side::Inside, &described(six, 1)), described(four, 1));
+    // Of another kind, or too long to be held: as it is.
+    let other = described(four, 1).replace("sdp", "xml");
+    assert_eq!(pass(Side::Outside, &other), other);
+    let long = described(four, HELD_MAX);
+    let mut edits = Edits::default();
+    let (memory, bytes, ground) = (&mut crate::Memory::default(), long.as_bytes(), &mut field);
+    let said = Said { memory, side: Side::Outside, bytes, ends: &ends, ground, edits: &mut edits };
+    assert_eq!((Rtsp.read(said), edits.is_empty()), (Reading::Done(long.len()), true));
+    assert_eq!(field.opened, [0; 0]);
+}
+
+/// Only whole descriptions can be changed: the header waits for them. Within one IP version nothing waits.
+#[test]
+fn between_ip_versions_a_description_in_pieces_is_waited_for() {
+    let text = described(["IP4 198.51.100.7", "IP4 0.0.0.0"], 1);
+    let piece = &text.as_bytes()[..text.len() - 1];
+    for (inside, expected) in [("2001:db8::5", Reading::More), ("10.0.0.5", Reading::Done(piece.len()))] {
+        let (memory, ground, ends) = (&mut crate::Memory::default(), &mut Field::default(), &ends(inside));
+        let edits = &mut Edits::default();
+        assert_eq!(
+            Rtsp.read(Said { memory, side: Side::Outside, bytes: piece, ends, ground, edits }),
+            expected
+        );
+    }
+}

@@ -130,19 +130,35 @@ fn with_gateways(names: &str) -> impl FnOnce(String) -> String {
 #[test]
 fn a_tftp_client_fetches_a_file() {
     let Some(mut lab) = lab("tftp", Io::AfXdp, with_gateways("\"tftp\"")) else { return };
-    let (www, server) = (lab.dir().join("www").display().to_string(), format!("{}:69", plan::SERVER));
-    lab.start(Ns::Inet, "tftpd", &["in.tftpd", "-L", "-4", "-u", "root", "-a", &server, "-s", &www]).unwrap();
+    fetches_by_tftp(&mut lab, &["-4", plan::SERVER]);
+    lab.down().unwrap();
+}
+
+/// The same from IPv6 to IPv4.
+#[test]
+fn an_ipv6_only_tftp_client_fetches_a_file() {
+    let config = replace(&nat64::config(Io::AfXdp), ALL, "gateways = [\"tftp\"]");
+    let Some(mut lab) = lab("tftp64", Io::AfXdp, |_| strict(config)) else { return };
+    nat64::switch(&mut lab).unwrap();
+    fetches_by_tftp(&mut lab, &["-6", &nat64::by_prefix(plan::SERVER)]);
+    lab.down().unwrap();
+}
+
+/// A file of Debian's TFTP server, by its client with these arguments for the server.
+fn fetches_by_tftp(lab: &mut Lab, server: &[&str]) {
+    let (www, own) = (lab.dir().join("www").display().to_string(), format!("{}:69", plan::SERVER));
+    lab.start(Ns::Inet, "tftpd", &["in.tftpd", "-L", "-4", "-u", "root", "-a", &own, "-s", &www]).unwrap();
     let target = lab.dir().join("fetched").display().to_string();
-    let argv = ["tftp", "-4", "-m", "binary", plan::SERVER, "-c", "get", plan::SMALL_FILE, &target];
+    let get = ["-m", "binary", "-c", "get", plan::SMALL_FILE, &target];
+    let argv = [&["tftp"], server, &get].concat();
     let fetched = |lab: &Lab| {
         lab.exec(Ns::Sub1, &argv, LIMIT).unwrap();
         fs::read(&target).unwrap_or_default() == served(lab)
     };
     // The server may not listen yet.
-    assert!((0..5).any(|_| fetched(&lab)), "{}", lab.log("tftpd"));
-    assert!(count(&lab, "tftp", "opened") >= 1);
-    assert_conservation(&lab);
-    lab.down().unwrap();
+    assert!((0..5).any(|_| fetched(lab)), "{}", lab.log("tftpd"));
+    assert!(count(lab, "tftp", "opened") >= 1);
+    assert_conservation(lab);
 }
 
 /// SIPp calls SIPp: whoever answers sees outside addresses alone, and the call is set up and taken down.
@@ -278,6 +294,30 @@ fn a_stream_by_rtsp_comes_over_udp_and_within_the_connection() {
     assert_eq!((opened, rewritten), (2, 2), "a request and its answer");
     assert!(rtsp::fetch(&lab, Ns::Sub1, plan::SERVER, "tcp").unwrap() >= 6_000);
     assert_eq!((count_of(&lab, "opened"), count_of(&lab, "rewritten")), (opened, rewritten));
+    assert_conservation(&lab);
+    lab.down().unwrap();
+}
+
+/// GStreamer and FFmpeg in an IPv6-only network, with the name of a server that has IPv4 alone.
+#[test]
+fn an_ipv6_only_client_watches_an_ipv4_server() {
+    let config = replace(&nat64::config(Io::AfXdp), ALL, "gateways = [\"rtsp\"]");
+    let Some(mut lab) = lab("rtsp64", Io::AfXdp, |_| strict(config)) else { return };
+    nat64::switch(&mut lab).unwrap();
+    rtsp::serve(&mut lab, Ns::Inet, plan::SERVER).unwrap();
+    assert!(rtsp::fetch(&lab, Ns::Sub1, plan::SERVER_NAME, "udp").unwrap() >= 6_000);
+    let opened = count_of(&lab, "opened");
+    assert_eq!((opened, count_of(&lab, "rewritten")), (2, 3), "description, request, and its answer");
+    let target = lab.dir().join("tone.ulaw").display().to_string();
+    let ffmpeg =
+        format!("ffmpeg -nostdin -v error -y -rtsp_transport @ -i rtsp://{}/tone", plan::SERVER_NAME);
+    for transport in ["udp", "tcp"] {
+        let line = ffmpeg.replace('@', transport);
+        must(&lab, Ns::Sub1, &format!("{line} -t 1 -c copy -f mulaw {target}"));
+        assert!(fs::metadata(&target).unwrap().len() >= 6_000, "{transport}");
+        fs::remove_file(&target).unwrap();
+    }
+    assert_eq!(count_of(&lab, "opened"), opened + 2, "nothing for what is interleaved");
     assert_conservation(&lab);
     lab.down().unwrap();
 }

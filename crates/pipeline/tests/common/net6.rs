@@ -3,11 +3,12 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use carrack_base::{IfIndex, Prefix6, VrfId};
+use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
 use carrack_pipeline::mailbox::Command;
 use carrack_pipeline::snapshot::{Ipv6Interface, NextHop, Route, Snapshot};
 use carrack_wire::{MacAddr, PacketBuilder};
 
-use super::net::{IF_IN, IF_OUT, IF_VLAN, OUT, on, port_mac};
+use super::net::{IF_IN, IF_OUT, IF_VLAN, OUT, nat, on, port_mac};
 use super::{World, world_with};
 
 /// The own link-local address on every interface.
@@ -52,6 +53,20 @@ pub fn add_ipv6(snapshot: &mut Snapshot) {
     }
     let gateway = NextHop::Gateway(IfIndex(IF_OUT), ip6(GATEWAY6));
     snapshot.routes6.push(Route { vrf: VrfId(0), prefix: Prefix6::DEFAULT, next_hop: gateway });
+}
+
+/// NAT64 for hosts in 2001:db8:1::/48, a subscriber each /64, by 2001:db8:64::/96.
+pub fn serve_six(snapshot: &mut Snapshot) {
+    nat(snapshot, |i| {
+        i.nat64 = Some(Nat64 {
+            prefixes: vec![Nat64Prefix {
+                via: 1,
+                prefix: NatPrefix::new("2001:db8:64::/96".parse().unwrap()).unwrap(),
+            }],
+            subscribers: vec!["2001:db8:1::/48".parse().unwrap()],
+            subscriber_len: 64,
+        });
+    });
 }
 
 pub fn world6() -> World {

@@ -1,25 +1,25 @@
-//! Addresses in lines of SIP, in both IP versions (RFC 3261 §25.1).
+//! Addresses in lines of text, in both IP versions (RFC 3261 §25.1), and what they are on the other side.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::ops::Range;
 
 use crate::text::{Text, ascii};
 use crate::{Ends, Ground, Side};
 
 /// An address in a line.
-pub(super) struct Found {
+pub(crate) struct Found {
     /// Where it is, with its brackets.
-    pub(super) place: Range<usize>,
+    pub(crate) place: Range<usize>,
     /// Which it is.
-    pub(super) ip: IpAddr,
+    pub(crate) ip: IpAddr,
     /// A parameter's value: behind an equals sign.
-    pub(super) is_value: bool,
+    pub(crate) is_value: bool,
     /// The value of `received`, which has no brackets.
-    pub(super) is_received: bool,
+    pub(crate) is_received: bool,
 }
 
 /// The first address in a part of `text`.
-pub(super) fn next(text: &[u8], part: Range<usize>) -> Option<Found> {
+pub(crate) fn next(text: &[u8], part: Range<usize>) -> Option<Found> {
     let mut at = part.start;
     while at < part.end {
         let rest = text.get(at..part.end)?;
@@ -64,16 +64,26 @@ fn parsed(text: &[u8], len: usize) -> Option<IpAddr> {
 }
 
 /// An address alone.
-pub(super) fn address(text: &[u8]) -> Option<IpAddr> {
+pub(crate) fn address(text: &[u8]) -> Option<IpAddr> {
     ascii(text)?.parse().ok()
 }
 
+/// What an address is on the other side: the host's own, and others' when the other side has another IP version.
+pub(crate) fn counterpart(side: Side, ends: &Ends, ground: &dyn Ground, ip: IpAddr) -> Option<IpAddr> {
+    let outside = IpAddr::V4(*ends.outside.ip());
+    let (own, other) = if side == Side::Inside { (ends.inside, outside) } else { (outside, ends.inside) };
+    if ip == own { Some(other) } else { across(side, ends, ground, ip) }
+}
+
 /// What an address that is not the host's own is on the other side, when that is of the other IP version.
-pub(super) fn across(side: Side, ends: &Ends, ground: &dyn Ground, ip: IpAddr) -> Option<IpAddr> {
+pub(crate) fn across(side: Side, ends: &Ends, ground: &dyn Ground, ip: IpAddr) -> Option<IpAddr> {
     if !ends.crosses() {
         return None;
     }
     match (side, ip) {
+        // No address at all is none in either version (RFC 2326 §C.1.7, RFC 3264 §8.4).
+        (Side::Inside, IpAddr::V6(Ipv6Addr::UNSPECIFIED)) => Some(Ipv4Addr::UNSPECIFIED.into()),
+        (Side::Outside, IpAddr::V4(Ipv4Addr::UNSPECIFIED)) => Some(Ipv6Addr::UNSPECIFIED.into()),
         (Side::Inside, IpAddr::V6(ip)) => ground.four(ip).map(IpAddr::V4),
         (Side::Outside, IpAddr::V4(ip)) => ground.six(ip).map(IpAddr::V6),
         _ => None,
@@ -81,7 +91,7 @@ pub(super) fn across(side: Side, ends: &Ends, ground: &dyn Ground, ip: IpAddr) -
 }
 
 /// An address as SIP writes it.
-pub(super) fn written(ip: IpAddr, port: Option<u16>, is_received: bool) -> Option<Text<56>> {
+pub(crate) fn written(ip: IpAddr, port: Option<u16>, is_received: bool) -> Option<Text<56>> {
     match (ip, port) {
         (IpAddr::V6(ip), Some(port)) => Text::of(format_args!("[{ip}]:{port}")),
         (IpAddr::V6(ip), None) if !is_received => Text::of(format_args!("[{ip}]")),

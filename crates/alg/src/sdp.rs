@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use carrack_base::Proto;
 
-use super::address::{across, address};
+use crate::address::{address, counterpart};
 use crate::text::{Text, lines, number};
 use crate::{Edits, Ends, From, Ground, Note, Side, Want};
 
@@ -13,18 +13,19 @@ use crate::{Edits, Ends, From, Ground, Note, Side, Want};
 const LIFETIME_S: u16 = 240;
 
 /// Where a description was found.
-pub(super) struct Place<'a> {
-    pub(super) side: Side,
-    pub(super) ends: &'a Ends,
-    pub(super) ground: &'a mut dyn Ground,
-    /// What it is a part of, see [`Want::dialog`].
-    pub(super) dialog: u32,
+pub(crate) struct Place<'a> {
+    pub(crate) side: Side,
+    pub(crate) ends: &'a Ends,
+    pub(crate) ground: &'a mut dyn Ground,
+    /// What it is a part of, see [`Want::dialog`]. None where ports are no more than a suggestion (RFC 2326 §C.1.2):
+    /// nothing is opened then.
+    pub(crate) dialog: Option<u32>,
     /// Where it begins in its message.
-    pub(super) offset: usize,
+    pub(crate) offset: usize,
 }
 
 /// Reads a description. One of the outside names nothing that is to be opened, but addresses of another IP version.
-pub(super) fn read(body: &[u8], place: &mut Place<'_>, edits: &mut Edits) {
+pub(crate) fn read(body: &[u8], place: &mut Place<'_>, edits: &mut Edits) {
     if !body.starts_with(b"v=0") {
         return;
     }
@@ -80,10 +81,7 @@ impl Description<'_, '_> {
     fn network(&mut self, place: Range<usize>) {
         let Some((ip, len)) = self.body.get(place.clone()).and_then(network) else { return };
         let Place { side, ends, .. } = *self.place;
-        let outside = IpAddr::V4(*ends.outside.ip());
-        let (own, other) = if side == Side::Inside { (ends.inside, outside) } else { (outside, ends.inside) };
-        let new = if ip == own { Some(other) } else { across(side, ends, self.place.ground, ip) };
-        let text = match new {
+        let text = match counterpart(side, ends, self.place.ground, ip) {
             Some(IpAddr::V4(ip)) => Text::<48>::of(format_args!("IP4 {ip}")),
             Some(IpAddr::V6(ip)) => Text::of(format_args!("IP6 {ip}")),
             None => None,
@@ -102,7 +100,7 @@ impl Description<'_, '_> {
         let is_rtp = has(text, b" RTP/");
         let is_udp = is_rtp || has(text, b" udptl ") || has(text, b" UDP/");
         let mut rtcp = None;
-        let is_offered = is_udp && self.place.side == Side::Inside;
+        let is_offered = is_udp && self.opens();
         // RFC 3264 §5.1: port 0 offers nothing.
         if let Some((port, digits)) = found.filter(|(port, _)| is_offered && *port != 0) {
             if is_own && port >= 1_024 {
@@ -128,6 +126,11 @@ impl Description<'_, '_> {
         Some((rtcp, self.open(rtcp, true)?))
     }
 
+    /// Are ports that it names the host's own, which it wants to be reached at?
+    fn opens(&self) -> bool {
+        self.place.side == Side::Inside && self.place.dialog.is_some()
+    }
+
     fn open(&mut self, inside_port: u16, pair: bool) -> Option<u16> {
         // Media come from anywhere: who signals is often another than who sends.
         let want = Want {
@@ -137,7 +140,7 @@ impl Description<'_, '_> {
             lifetime_s: LIFETIME_S,
             uses: 0,
             pair,
-            dialog: self.place.dialog,
+            dialog: self.place.dialog?,
         };
         let opened = self.place.ground.open(&want)?;
         (opened.ip() == self.place.ends.outside.ip()).then(|| opened.port())
@@ -150,7 +153,7 @@ impl Description<'_, '_> {
             return;
         };
         let (port, end) = (port as u16, line.start + 7 + digits);
-        if is_own && port >= 1_024 && self.place.side == Side::Inside {
+        if is_own && port >= 1_024 && self.opens() {
             let opened = match known {
                 Some((inside, outside)) if inside == port => Some(outside),
                 _ => self.open(port, false),
