@@ -7,14 +7,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use carrack_natlog::history::{History, write_day};
+use carrack_natlog::history::{History, PACKED_EVENTS, write_day, write_packed};
 use carrack_natlog::record::{Kind, Record};
 use carrack_natlog::search::{Question, of, who};
 use clap::Args;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use crate::clock::Moment;
 use crate::forward::BenchError;
 use crate::log::scatter;
 use crate::progress::Progress;
@@ -36,7 +36,7 @@ const OWN_EVENTS: u64 = 1_440;
 /// Options of `bench trace-back`.
 #[derive(Debug, Clone, Args)]
 pub struct TraceBackArgs {
-    /// Port block events, all days together; 5 to 7 bytes each on disk
+    /// Port block events, all days together; 6 to 8 bytes each on disk, and a day more of them that is not over
     #[arg(long, default_value_t = 100_000_000, value_parser = clap::value_parser!(u64).range(100_000..=20_000_000_000))]
     pub rows: u64,
     /// Days they are spread over
@@ -66,7 +66,7 @@ pub struct Times {
     pub read_kb: f64,
 }
 
-/// How long something took: milliseconds, and those of them in which this thread had the processor; and what it read.
+/// How long something took: milliseconds, and those in which its threads had a processor; and what they read.
 #[derive(Debug, Clone, Copy)]
 struct Took {
     read_kb: f64,
@@ -107,6 +107,12 @@ pub struct TraceBackReport {
     pub subscriber_day_cold: Times,
     /// What a subscriber had in all days.
     pub subscriber_all: Times,
+    /// Files of the day that is not over, the journal among them; only what follows was asked with them there.
+    pub today_files: usize,
+    /// Who had this address and port then: of any event of the day that is not over.
+    pub holder_today: Times,
+    /// What a subscriber had in the day that is not over.
+    pub subscriber_today: Times,
     /// Questions whose answer was the right one.
     pub right: u64,
     /// All were.
@@ -177,8 +183,13 @@ pub fn trace_back(args: &TraceBackArgs) -> Result<TraceBackReport, BenchError> {
     let parts = columnar(dir).map_err(|error| BenchError(error.to_string()))?;
     let bytes = parts.iter().map(|(_, bytes)| bytes).sum();
     let mut right = 0;
-    let mut holders =
-        |cold: bool| asked(args.questions, |n| holder(dir, shape, n, cold.then_some(&*parts)), &mut right);
+    let mut holders = |cold: bool| {
+        asked(
+            args.questions,
+            |n| holder(dir, shape, any_day(shape, n), n, cold.then_some(&*parts)),
+            &mut right,
+        )
+    };
     let (holder_cold, holder) = (holders(true)?, holders(false)?);
     let mut nobody = |cold: bool| {
         asked(args.questions.min(5), |n| nobody(dir, shape, n, cold.then_some(&*parts)), &mut right)
@@ -186,11 +197,14 @@ pub fn trace_back(args: &TraceBackArgs) -> Result<TraceBackReport, BenchError> {
     let (every_day_cold, every_day) = (nobody(true)?, nobody(false)?);
     let few = args.questions.min(10);
     let mut subscribers = |all: bool, cold: bool| {
-        asked(few, |n| subscriber(dir, shape, n, all, cold.then_some(&*parts)), &mut right)
+        asked(few, |n| subscriber(dir, shape, any_day(shape, n), n, all, cold.then_some(&*parts)), &mut right)
     };
     let (subscriber_day_cold, subscriber_day) = (subscribers(false, true)?, subscribers(false, false)?);
     let subscriber_all = subscribers(true, false)?;
-    let asked = 2 * args.questions + 2 * args.questions.min(5) + 3 * few;
+    let today_files = write_today(dir, shape)?;
+    let holder_today = asked(args.questions, |n| self::holder(dir, shape, shape.days, n, None), &mut right)?;
+    let subscriber_today = asked(few, |n| subscriber(dir, shape, shape.days, n, false, None), &mut right)?;
+    let asked = 3 * args.questions + 2 * args.questions.min(5) + 4 * few;
     Ok(TraceBackReport {
         scenario: "trace-back",
         rows: written.events,
@@ -207,6 +221,9 @@ pub fn trace_back(args: &TraceBackArgs) -> Result<TraceBackReport, BenchError> {
         subscriber_day,
         subscriber_day_cold,
         subscriber_all,
+        today_files,
+        holder_today,
+        subscriber_today,
         right,
         ok: right == asked,
     })
@@ -257,6 +274,30 @@ fn write(dir: &Path, shape: Shape) -> Result<History, BenchError> {
     all.into_inner().map_err(|_| BenchError("a thread that wrote events died".into()))?.map_err(BenchError)
 }
 
+/// Writes one day more, as the daemon does while it is not over: files in the order of time, the last one a journal.
+fn write_today(dir: &Path, shape: Shape) -> Result<usize, BenchError> {
+    let places = shape.addresses * BLOCKS;
+    let parts = places.div_ceil(PACKED_EVENTS);
+    let files = shape.each * parts;
+    let share = DAY_MS / shape.each;
+    let mut progress = Progress::new("writing a day that is not over", files);
+    for file in 0..files {
+        let (n, part) = (file / parts, file % parts);
+        let is_in = |event: &Record| event.unix_ms % DAY_MS % share * parts / share == part;
+        let mut events: Vec<Record> =
+            (0..places).map(|place| shape.event(shape.days, place, n)).filter(is_in).collect();
+        events.sort_by_key(|event| event.unix_ms);
+        write_packed(dir, file as u32, "cgn", events, file + 1 == files).map_err(BenchError)?;
+        progress.at(file);
+    }
+    Ok(files as usize)
+}
+
+/// One of the days that are over.
+fn any_day(shape: Shape, n: u64) -> u64 {
+    scatter(n * 3 + 2) % shape.days
+}
+
 /// Asks `question` so many times: how long each took, and whether the answer was right.
 fn asked(
     questions: u64,
@@ -285,23 +326,35 @@ fn asked(
 
 fn timed<T>(ask: impl FnOnce() -> Result<T, String>) -> Result<(Took, T), String> {
     let read = read_bytes()?;
-    let (began, processor) = (Instant::now(), Moment::now());
+    let (began, processor) = (Instant::now(), cpu_s());
     let answer = ask()?;
-    let (ms, processor_ms) = (began.elapsed().as_secs_f64() * 1e3, processor.cpu_s() * 1e3);
+    let (ms, processor_ms) = (began.elapsed().as_secs_f64() * 1e3, (cpu_s() - processor) * 1e3);
     Ok((Took { ms, processor_ms, read_kb: read_bytes()?.saturating_sub(read) as f64 / 1e3 }, answer))
 }
 
-/// Bytes that this thread has read from files so far.
+/// Seconds of processor time that this program has had: a question has threads of its own.
+fn cpu_s() -> f64 {
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)
+        .map_or(0.0, |time| time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9)
+}
+
+/// Bytes that this program has read from files so far.
 fn read_bytes() -> Result<u64, String> {
-    let text = std::fs::read_to_string("/proc/thread-self/io").map_err(|error| error.to_string())?;
+    let text = std::fs::read_to_string("/proc/self/io").map_err(|error| error.to_string())?;
     let bytes = text.lines().find_map(|line| line.strip_prefix("rchar: ")?.parse().ok());
-    bytes.ok_or_else(|| "/proc/thread-self/io does not say what was read".into())
+    bytes.ok_or_else(|| "/proc/self/io does not say what was read".into())
 }
 
 /// Who had it, just after any event.
-fn holder(dir: &Path, shape: Shape, n: u64, cold: Option<&[(PathBuf, u64)]>) -> Result<(Took, bool), String> {
+fn holder(
+    dir: &Path,
+    shape: Shape,
+    day: u64,
+    n: u64,
+    cold: Option<&[(PathBuf, u64)]>,
+) -> Result<(Took, bool), String> {
     let place = scatter(n * 2 + 1) % (shape.addresses * BLOCKS);
-    let event = shape.event(scatter(n * 3 + 2) % shape.days, place, scatter(n) % shape.each);
+    let event = shape.event(day, place, scatter(n) % shape.each);
     let question = Question {
         outside: event.outside.into(),
         port: event.first + (scatter(n + 5) % 512) as u16,
@@ -331,11 +384,11 @@ fn nobody(dir: &Path, shape: Shape, n: u64, cold: Option<&[(PathBuf, u64)]>) -> 
 fn subscriber(
     dir: &Path,
     shape: Shape,
+    day: u64,
     n: u64,
     all: bool,
     cold: Option<&[(PathBuf, u64)]>,
 ) -> Result<(Took, bool), String> {
-    let day = scatter(n * 5 + 3) % shape.days;
     let event = shape.event(day, scatter(n) % (shape.addresses * BLOCKS), 0);
     let begin = FIRST_MS + day * DAY_MS;
     let (from_ms, days) = if all { (FIRST_MS, shape.days) } else { (begin, 1) };
@@ -398,6 +451,9 @@ impl TraceBackReport {
         line("what a subscriber had in a day", &self.subscriber_day);
         line("  from disk", &self.subscriber_day_cold);
         line("what a subscriber had in all days", &self.subscriber_all);
+        println!("  and of a day that is not over, in {} files:", self.today_files);
+        line("who had an address and port", &self.holder_today);
+        line("what a subscriber had in it", &self.subscriber_today);
         println!();
         println!("  {:<32}{:>10.1} s", "written in", self.write_seconds);
         println!("  {:<32}{:>10}", "all answers right", if self.ok { "yes" } else { "NO" });

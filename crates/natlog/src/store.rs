@@ -33,7 +33,7 @@ use packer::Packer;
 /// Events that may wait for the disk.
 const QUEUE: usize = 4 << 20;
 /// Events of one columnar file: what packing holds in memory.
-const FILE_RECORDS: u64 = 2 << 20;
+pub(crate) const FILE_RECORDS: u64 = 2 << 20;
 /// Longest time until a journal is packed.
 const FILE_AGE: Duration = Duration::from_secs(3_600);
 /// Time between two syncs: what a crash of the machine may cost.

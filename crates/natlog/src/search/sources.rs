@@ -1,8 +1,10 @@
 //! The files of a store, and what of them a question has to read.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use super::standing::Standing;
 use super::{Found, Question, concerns, unreadable};
@@ -10,6 +12,21 @@ use crate::record::Record;
 use crate::store::columns::{self, Wanted};
 use crate::store::files::Part;
 use crate::store::{files, journal};
+
+/// Threads of one question, at most: beside them others want the disk and the processors.
+const THREADS_MAX: usize = 4;
+/// Files that are worth a thread of their own.
+const THREAD_FILES: usize = 4;
+
+/// Files that could not be read, and why.
+#[derive(Default)]
+struct Damages(Mutex<BTreeMap<PathBuf, String>>);
+
+impl Damages {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<PathBuf, String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Why a question has no answer.
 #[derive(Debug)]
@@ -45,7 +62,7 @@ impl Source {
         wanted: Wanted,
         keep: impl Fn(&Record) -> bool,
         found: &mut Vec<Found>,
-        damaged: &RefCell<BTreeMap<PathBuf, String>>,
+        damaged: &Damages,
     ) -> Result<(), Failed> {
         let known = found.len();
         let mut each = |record: &Record, instance: &str| {
@@ -60,7 +77,7 @@ impl Source {
                         return Err(Failed::Changed);
                     }
                     found.truncate(known);
-                    damaged.borrow_mut().insert(part.path.clone(), error.to_string());
+                    damaged.all().insert(part.path.clone(), error.to_string());
                 }
             }
             SourceKind::Columns(_) => {}
@@ -78,8 +95,7 @@ impl Source {
 /// All files, by the time of their first event.
 pub(super) struct Sources {
     all: Vec<Source>,
-    /// Files that could not be read, and why.
-    damaged: RefCell<BTreeMap<PathBuf, String>>,
+    damaged: Damages,
 }
 
 impl Sources {
@@ -107,12 +123,12 @@ impl Sources {
             });
         }
         sources.sort_by_key(|source| (source.from_ms, source.to_ms));
-        Ok(Self { all: sources, damaged: RefCell::default() })
+        Ok(Self { all: sources, damaged: Damages::default() })
     }
 
     /// What could not be read and may change an answer, one sentence each.
     pub(super) fn damages(&self) -> Vec<String> {
-        let damaged = self.damaged.borrow();
+        let damaged = self.damaged.all();
         let sentence = |(path, why): (&PathBuf, &String)| {
             format!(
                 "cannot read {}: {why}; restore it, or move it away: what is in it may change the answer",
@@ -122,18 +138,39 @@ impl Sources {
         damaged.iter().map(sentence).collect()
     }
 
-    /// What is wanted and named by `keep`, by time.
+    /// What is wanted and named by `keep`, by time. Files are read side by side.
     pub(super) fn between(
         &self,
         wanted: Wanted,
-        keep: impl Fn(&Record) -> bool,
+        keep: impl Fn(&Record) -> bool + Sync,
     ) -> Result<Vec<Found>, Failed> {
-        let mut found = Vec::new();
-        for source in &self.all {
-            if source.from_ms <= wanted.to_ms && source.to_ms >= wanted.from_ms {
+        let is_in_time = |source: &&Source| source.from_ms <= wanted.to_ms && source.to_ms >= wanted.from_ms;
+        let sources: Vec<&Source> = self.all.iter().filter(is_in_time).collect();
+        let next = AtomicUsize::new(0);
+        let read = || -> Result<Vec<(usize, Vec<Found>)>, Failed> {
+            let mut read = Vec::new();
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(source) = sources.get(at) else { return Ok(read) };
+                let mut found = Vec::new();
                 source.read(wanted, &keep, &mut found, &self.damaged)?;
+                read.push((at, found));
             }
-        }
+        };
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let threads = processors.min(THREADS_MAX).min(sources.len() / THREAD_FILES);
+        let mut all = thread::scope(|scope| -> Result<_, Failed> {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(read)).collect();
+            let mut all = read()?;
+            for other in others {
+                let died = |_| Failed::Why("a thread that searched the store died; ask again".into());
+                all.extend(other.join().map_err(died)??);
+            }
+            Ok(all)
+        })?;
+        // Of equal times the later in the log counts.
+        all.sort_by_key(|(at, _)| *at);
+        let mut found: Vec<Found> = all.into_iter().flat_map(|(_, found)| found).collect();
         found.sort_by_key(|found| found.record.unix_ms);
         Ok(found)
     }

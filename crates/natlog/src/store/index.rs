@@ -1,5 +1,5 @@
-//! What of a columnar file a question must look at, told by a few kilobytes of it: which ports of which outside address, and
-//! which row groups a subscriber, are in it.
+//! What of a columnar file a question must look at, told by a few kilobytes of it: which ports of which outside address are
+//! in it, and where in it a subscriber is.
 //!
 //! ```text
 //! PAR1 | row groups | ports: blocks | subscribers: blocks | first key and place of each block | trailer | footer | PAR1
@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use super::columns::Wanted;
+use super::columns::{GROUP_ROWS, Wanted};
 use crate::record::{Kind, Record};
 
 /// Bytes of a block, about: what a look reads.
@@ -23,7 +23,12 @@ const BLOCK_BYTES: usize = 4_096;
 const RUNS_MAX: usize = 1_024;
 /// Files of fewer row groups tell no ports and no subscribers: what is in them is read as quickly, and would be told at length.
 const GROUPS_MIN: u32 = 4;
-const MAGIC: u64 = u64::from_le_bytes(*b"carrack1");
+/// Rows of a slice, by which the places of subscribers are told: exact ones would take more than reading these.
+const SLICE_ROWS: usize = 512;
+const GROUP_SLICES: usize = GROUP_ROWS / SLICE_ROWS;
+/// Another number than what was told of places by whole row groups has: that is not understood, and those files are read as
+/// if they had no index.
+const MAGIC: u64 = u64::from_le_bytes(*b"carrack2");
 /// Counts, flags, checksum and magic.
 const TRAILER_WORDS: usize = 8;
 const TRAILER_BYTES: u64 = 4 * TRAILER_WORDS as u64;
@@ -46,8 +51,17 @@ pub(crate) enum Places {
     Anywhere,
     /// Nowhere.
     Nowhere,
-    /// In these row groups, and, if so said, wherever the daemon's own events are.
-    Groups(Vec<u32>, bool),
+    /// In these slices, and, if so said, wherever the daemon's own events are.
+    Slices(Vec<Slice>, bool),
+}
+
+/// Some neighbouring rows, in the order of the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Slice {
+    /// Number of the row group.
+    pub group: usize,
+    /// Rows of it; the last one may have fewer.
+    pub rows: Range<usize>,
 }
 
 /// Makes the index of a file from its rows, in the order of the file.
@@ -56,7 +70,7 @@ pub(crate) struct Builder {
     ports: Section,
     /// The last address, and its runs of ports so far.
     address: Option<(u32, Vec<(u16, u16)>)>,
-    /// Subscriber and row group.
+    /// Subscriber and number of the slice.
     subscribers: Vec<(u32, u32)>,
     groups: u32,
     /// Has it events that every question needs?
@@ -66,7 +80,7 @@ pub(crate) struct Builder {
 impl Builder {
     /// The rows of the next row group.
     pub(crate) fn group(&mut self, rows: &[Record]) {
-        for record in rows {
+        for (row, record) in rows.iter().enumerate() {
             if record.outside == 0 {
                 self.has_own |= concerns_all(record.kind);
                 continue;
@@ -78,7 +92,8 @@ impl Builder {
             if let Some((_, runs)) = &mut self.address {
                 add(runs, record.first, record.last.max(record.first));
             }
-            let place = (key(record.inside), self.groups);
+            let slice = self.groups as usize * GROUP_SLICES + row / SLICE_ROWS;
+            let place = (key(record.inside), slice as u32);
             // Most are given back by who got them.
             if self.subscribers.last() != Some(&place) {
                 self.subscribers.push(place);
@@ -102,7 +117,10 @@ impl Builder {
         for of_one in self.subscribers.chunk_by(|(a, _), (b, _)| a == b) {
             let Some((key, _)) = of_one.first() else { continue };
             payload.clear();
-            of_one.iter().for_each(|(_, group)| varint(&mut payload, *group));
+            let mut last = 0;
+            for (_, slice) in of_one {
+                varint(&mut payload, slice - std::mem::replace(&mut last, *slice));
+            }
             subscribers.push(*key, &payload);
         }
         let (mut bytes, ports) = self.ports.finish();
@@ -262,33 +280,48 @@ impl<'a> Index<'a> {
         match (wanted.outside, wanted.inside) {
             (Some(outside), _) => {
                 let runs = self.ports.payload(self.file, outside)?;
-                let is_in = |port| runs.as_ref().is_some_and(|runs| has_port(runs, port));
-                let found = wanted.port.map_or(runs.is_some(), is_in);
+                let found = match (&runs, wanted.port) {
+                    (Some(runs), Some(port)) => has_port(runs, port)?,
+                    (runs, _) => runs.is_some(),
+                };
                 Some(if found || own { Places::Anywhere } else { Places::Nowhere })
             }
             (None, Some(inside)) => {
                 let payload = self.subscribers.payload(self.file, key(inside))?.unwrap_or_default();
-                let (mut rest, mut groups) = (&payload[..], Vec::new());
-                while let Some(group) = next_varint(&mut rest) {
-                    groups.push(group);
-                }
-                Some(if groups.is_empty() && !own { Places::Nowhere } else { Places::Groups(groups, own) })
+                let slices = slices(&payload)?;
+                Some(if slices.is_empty() && !own { Places::Nowhere } else { Places::Slices(slices, own) })
             }
             (None, None) => Some(Places::Anywhere),
         }
     }
 }
 
-fn has_port(mut runs: &[u8], port: u16) -> bool {
-    let mut at = 0;
-    while let Some((gap, more)) = next_varint(&mut runs).zip(next_varint(&mut runs)) {
-        let first = at + gap;
-        at = first + more;
+/// `None` when that cannot be what was written.
+fn has_port(mut runs: &[u8], port: u16) -> Option<bool> {
+    let mut at = 0u32;
+    while !runs.is_empty() {
+        let first = at.checked_add(next_varint(&mut runs)?)?;
+        at = first.checked_add(next_varint(&mut runs)?)?;
         if u32::from(port) <= at {
-            return u32::from(port) >= first;
+            return Some(u32::from(port) >= first);
         }
     }
-    false
+    Some(false)
+}
+
+/// Slices that are told, neighbours as one; `None` when that cannot be what was written.
+fn slices(mut told: &[u8]) -> Option<Vec<Slice>> {
+    let mut slices: Vec<Slice> = Vec::new();
+    let mut number = 0u32;
+    while !told.is_empty() {
+        number = number.checked_add(next_varint(&mut told)?)?;
+        let (group, begin) = (number as usize / GROUP_SLICES, number as usize % GROUP_SLICES * SLICE_ROWS);
+        match slices.last_mut().filter(|last| last.group == group && last.rows.end == begin) {
+            Some(last) => last.rows.end += SLICE_ROWS,
+            None => slices.push(Slice { group, rows: begin..begin + SLICE_ROWS }),
+        }
+    }
+    Some(slices)
 }
 
 impl Fences {
@@ -357,7 +390,7 @@ fn next_varint(bytes: &mut &[u8]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::columns::{GROUP_ROWS, write};
+    use crate::store::columns::write;
 
     const SUBSCRIBER: u32 = 0x6440_0000;
 
@@ -390,13 +423,15 @@ mod tests {
         write(&path, &records, &[]).unwrap();
         let file = File::open(&path).unwrap();
         let index = Index::open(&file).unwrap();
-        let group = |n: usize| (n / GROUP_ROWS) as u32;
         for (n, record) in records.iter().enumerate().step_by(97) {
             assert_eq!(index.places(&at(record.outside, record.first)), Some(Places::Anywhere), "{n}");
             assert_eq!(index.places(&at(record.outside, record.first + 1)), Some(Places::Nowhere), "{n}");
             let IpAddr::V4(inside) = record.inside else { panic!("{record:?}") };
-            let Some(Places::Groups(groups, false)) = index.places(&of(inside.into())) else { panic!("{n}") };
-            assert!(groups.contains(&group(n)) && groups.len() <= 2, "{n} {groups:?}");
+            let Some(Places::Slices(slices, false)) = index.places(&of(inside.into())) else { panic!("{n}") };
+            let (group, row) = (n / GROUP_ROWS, n % GROUP_ROWS);
+            assert!(slices.iter().any(|s| s.group == group && s.rows.contains(&row)), "{n} {slices:?}");
+            let rows: usize = slices.iter().map(|slice| slice.rows.len()).sum();
+            assert!(rows <= 1_000 + 2 * SLICE_ROWS, "{n} {slices:?}");
         }
         assert_eq!(index.places(&at(0xcb00_7100 + 300, 14)), Some(Places::Nowhere));
         assert_eq!(index.places(&at(0xcb00_70ff, 2)), Some(Places::Nowhere));
@@ -418,7 +453,7 @@ mod tests {
             let file = File::open(&path).unwrap();
             let index = Index::open(&file).unwrap();
             let (port, host) = match concerns {
-                true => (Places::Anywhere, Places::Groups(vec![], true)),
+                true => (Places::Anywhere, Places::Slices(vec![], true)),
                 false => (Places::Nowhere, Places::Nowhere),
             };
             assert_eq!(index.places(&at(1, 1)), Some(port), "{kind:?}");
@@ -471,6 +506,17 @@ mod tests {
             crate::store::columns::read(&path, wanted, |_, _| found += 1).unwrap();
             assert_eq!(found, rows, "{wanted:?}");
         }
+    }
+
+    #[test]
+    fn what_cannot_have_been_written_tells_nothing() {
+        let far = [0xff, 0xff, 0xff, 0xff, 0x0f];
+        for damaged in [&[&far[..], &far].concat()[..], &[1, 1, 1], &[0x80]] {
+            assert_eq!(has_port(damaged, 40_000), None, "{damaged:?}");
+        }
+        assert_eq!(slices(&[&far[..], &far].concat()), None);
+        assert_eq!(slices(&[1, 0x80]), None);
+        assert_eq!((has_port(&[5, 1], 6), has_port(&[5, 1], 7)), (Some(true), Some(false)));
     }
 
     #[test]

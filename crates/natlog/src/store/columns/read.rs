@@ -1,10 +1,14 @@
 //! Columnar files, read: for a question only what may answer it, for merging everything in order.
 
 use std::fs::File;
+use std::io::{self, BufReader, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use carrack_base::Reason;
 use parquet::basic::Encoding;
 use parquet::column::page::Page;
@@ -12,11 +16,11 @@ use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::RowGroupMetaData;
-use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
+use parquet::file::reader::{ChunkReader, FileReader, Length, RowGroupReader, SerializedFileReader};
 use parquet::file::statistics::Statistics;
 
 use crate::record::{Kind, Record};
-use crate::store::index::{Index, Places};
+use crate::store::index::{Index, Places, Slice};
 
 /// Positions in the schema.
 const TIME: usize = 0;
@@ -95,12 +99,21 @@ pub(crate) fn read(path: &Path, wanted: Wanted, mut each: impl FnMut(&Record, &s
     if places == Places::Nowhere {
         return Ok(());
     }
-    let reader = SerializedFileReader::new(file)?;
+    let reader = SerializedFileReader::new(Pieces(Arc::new(file)))?;
     for index in 0..reader.metadata().num_row_groups() {
         let group = reader.metadata().row_group(index);
-        if wanted.admits_group(group) && is_among(&places, index, group) {
-            let is_named = matches!(places, Places::Groups(..));
-            read_group(&*reader.get_row_group(index)?, wanted, is_named, &mut each)?;
+        if !wanted.admits_group(group) || !is_among(&places, index, group) {
+            continue;
+        }
+        let group = reader.get_row_group(index)?;
+        let ranges = match (&places, wanted.outside, wanted.inside) {
+            (Places::Slices(slices, own), ..) => told(&*group, index, slices, *own)?,
+            (_, Some(outside), _) => of_address(&*group, outside, wanted.port)?,
+            (_, None, Some(inside)) => of_subscriber(&*group, inside)?,
+            (_, None, None) => std::iter::once(0..rows(&*group)).collect(),
+        };
+        if !ranges.is_empty() {
+            read_ranges(&*group, ranges, wanted, &mut each)?;
         }
     }
     Ok(())
@@ -110,28 +123,40 @@ fn is_among(places: &Places, index: usize, group: &RowGroupMetaData) -> bool {
     match places {
         Places::Anywhere => true,
         Places::Nowhere => false,
-        Places::Groups(groups, own) => {
-            groups.iter().any(|named| *named as usize == index)
-                || *own && outside(group).is_none_or(|(first, _)| first == 0)
+        Places::Slices(slices, own) => {
+            slices.iter().any(|slice| slice.group == index) || *own && has_own(group)
         }
     }
 }
 
-/// `is_named`: the index says that the subscriber is in it.
-fn read_group(
+/// Can it have rows of the daemon itself?
+fn has_own(group: &RowGroupMetaData) -> bool {
+    outside(group).is_none_or(|(first, _)| first == 0)
+}
+
+/// Rows of a group that the index names, in order.
+fn told(group: &dyn RowGroupReader, index: usize, slices: &[Slice], own: bool) -> Result<Vec<Range<usize>>> {
+    let mut at = if own && has_own(group.metadata()) { own_rows(group)?.end } else { 0 };
+    let mut places = vec![0..at];
+    for Slice { rows: named, .. } in slices.iter().filter(|slice| slice.group == index) {
+        places.push(named.start.max(at)..named.end.min(rows(group)));
+        at = named.end;
+    }
+    places.retain(|place| !place.is_empty());
+    Ok(places)
+}
+
+/// Rows of the daemon itself.
+fn own_rows(group: &dyn RowGroupReader) -> Result<Range<usize>> {
+    Ok(0..numbers(group, OUTSIDE, 0..rows(group))?.partition_point(|found| *found == 0))
+}
+
+fn read_ranges(
     group: &dyn RowGroupReader,
+    places: Vec<Range<usize>>,
     wanted: Wanted,
-    is_named: bool,
     each: &mut impl FnMut(&Record, &str),
 ) -> Result<()> {
-    let places = match (wanted.outside, wanted.inside) {
-        (Some(outside), _) => of_address(group, outside, wanted.port)?,
-        (None, Some(inside)) => of_subscriber(group, inside, is_named)?,
-        (None, None) => std::iter::once(0..rows(group)).collect(),
-    };
-    if places.is_empty() {
-        return Ok(());
-    }
     let (mut cursor, mut at) = (Cursor::open(group)?, 0);
     for place in places {
         cursor.skip(place.start - at)?;
@@ -144,6 +169,47 @@ fn read_group(
         }
     }
     Ok(())
+}
+
+/// A file of which little is read here and there: headers of pages, most of which are skipped.
+struct Pieces(Arc<File>);
+
+/// The file from there on.
+struct Rest {
+    file: Arc<File>,
+    at: u64,
+}
+
+impl Read for Rest {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read_at(into, self.at)?;
+        self.at += count as u64;
+        Ok(count)
+    }
+}
+
+impl Length for Pieces {
+    fn len(&self) -> u64 {
+        self.0.metadata().map_or(0, |metadata| metadata.len())
+    }
+}
+
+impl ChunkReader for Pieces {
+    type T = BufReader<Rest>;
+
+    fn get_read(&self, start: u64) -> Result<Self::T> {
+        const HEADER_BYTES: usize = 128;
+        Ok(BufReader::with_capacity(HEADER_BYTES, Rest { file: Arc::clone(&self.0), at: start }))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
+        if start.checked_add(length as u64).is_none_or(|end| end > self.len()) {
+            return Err(ParquetError::EOF("it is shorter than it says".into()));
+        }
+        let mut bytes = vec![0; length];
+        self.0.read_exact_at(&mut bytes, start)?;
+        Ok(bytes.into())
+    }
 }
 
 fn rows(group: &dyn RowGroupReader) -> usize {
@@ -171,23 +237,23 @@ fn of_address(group: &dyn RowGroupReader, ip: u32, port: Option<u16>) -> Result<
 }
 
 /// Where rows may be that concern a subscriber, or the daemon itself.
-fn of_subscriber(group: &dyn RowGroupReader, inside: IpAddr, is_named: bool) -> Result<Vec<Range<usize>>> {
+fn of_subscriber(group: &dyn RowGroupReader, inside: IpAddr) -> Result<Vec<Range<usize>>> {
     let all = 0..rows(group);
     let mut places = Vec::new();
-    if outside(group.metadata()).is_none_or(|(first, _)| first == 0) {
-        places.push(0..numbers(group, OUTSIDE, all.clone())?.partition_point(|found| *found == 0));
+    if has_own(group.metadata()) {
+        places.push(own_rows(group)?);
     }
     match inside {
         IpAddr::V4(ip) => {
             let ip = u32::from(ip);
-            if is_named || !is_missing(group, INSIDE, &ip.to_le_bytes())? {
+            if !is_missing(group, INSIDE, &ip.to_le_bytes())? {
                 places.extend(runs(numbers(group, INSIDE, all)?.iter().map(|found| *found == ip), 0));
             }
         }
         IpAddr::V6(ip) => {
             let mut text = 16u32.to_le_bytes().to_vec();
             text.extend(ip.octets());
-            if is_named || !is_missing(group, INSIDE6, &text)? {
+            if !is_missing(group, INSIDE6, &text)? {
                 let found = texts(group, INSIDE6, all)?;
                 places.extend(runs(found.iter().map(|found| found.data() == ip.octets()), 0));
             }
