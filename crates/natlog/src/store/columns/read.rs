@@ -137,7 +137,8 @@ fn has_own(group: &RowGroupMetaData) -> bool {
 /// Rows of a group that the index names, in order.
 fn told(group: &dyn RowGroupReader, index: usize, slices: &[Slice], own: bool) -> Result<Vec<Range<usize>>> {
     let mut at = if own && has_own(group.metadata()) { own_rows(group)?.end } else { 0 };
-    let mut places = vec![0..at];
+    let mut places = Vec::new();
+    places.push(0..at);
     for Slice { rows: named, .. } in slices.iter().filter(|slice| slice.group == index) {
         places.push(named.start.max(at)..named.end.min(rows(group)));
         at = named.end;
