@@ -191,6 +191,11 @@ impl Work<'_> {
             Side::Inside if number == inside_port || (port.is_none() && is_value) => {
                 (outside_ip, outside.port())
             }
+            // RFC 2577 §3 says it of FTP: no services.
+            Side::Inside if is_reached && number < 1_024 => {
+                self.ground.note(Note::Foreign);
+                return None;
+            }
             Side::Inside if is_reached => {
                 let want = Want {
                     proto,

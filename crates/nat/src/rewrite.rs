@@ -15,10 +15,10 @@ const fn checksum_at(proto: Proto, ip_proto: u8) -> Option<usize> {
     match (proto, ip_proto) {
         (Proto::Tcp, _) => Some(16),
         (Proto::Udp, _) => Some(6),
-        (Proto::Icmp, _) => Some(2),
         // DCCP (RFC 5597) and UDP-Lite (RFC 3828) cover the addresses by a pseudo-header; others do not.
         (Proto::Other, 33 | 136) => Some(6),
-        (Proto::Other, _) => None,
+        // ICMP's covers none.
+        (Proto::Icmp | Proto::Other, _) => None,
     }
 }
 
@@ -117,7 +117,10 @@ fn translate_uncommon(session: &Session, flow: &Flow, direction: Direction, fram
 fn rewrite_transport(proto: Proto, ip_proto: u8, port: u16, port_at: usize, delta: Delta, l4: &mut [u8]) {
     match proto {
         Proto::Tcp | Proto::Udp => put16(l4, port_at, port),
-        Proto::Icmp => put16(l4, 4, port),
+        Proto::Icmp => {
+            put16(l4, 4, port);
+            return delta.apply_icmp(l4);
+        }
         // A call's number is that of the end it goes to. Other packets have none.
         Proto::Other if ip_proto == protocol::GRE && port_at == 2 && port != 0 => {
             put16(l4, gre::CALL_AT, port)

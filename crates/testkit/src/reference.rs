@@ -10,6 +10,7 @@ mod local;
 mod policy;
 mod reload;
 mod state;
+pub mod stateless;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;

@@ -3,12 +3,13 @@
 //! One or two instances (in the second case with equal inside addresses in two routing instances), 1 to 16 workers,
 //! small tables; subscribers of IPv4 and, by NAT64 prefixes of all lengths, of IPv6; packets of theirs and of
 //! strangers, answers, hairpinned calls within and between the versions, ICMP errors both ways, fragments, garbage,
-//! deletions, reloads, time.
+//! deletions, reloads, time. Beside them a stateless translator, in the same workers.
 
 mod behaviour;
 mod errors;
 mod packets;
 mod pieces;
+mod stateless;
 mod world;
 
 use std::net::IpAddr;
@@ -51,6 +52,10 @@ pub struct Summary {
     pub errors: u64,
     /// Datagrams in pieces that got through.
     pub pieces: u64,
+    /// Packets translated without state.
+    pub stateless: u64,
+    /// ICMP errors of these.
+    pub stateless_errors: u64,
     /// Sessions that management deleted.
     pub deleted: u64,
     /// Reloads.
@@ -72,6 +77,8 @@ impl Summary {
         self.hairpinned += other.hairpinned;
         self.errors += other.errors;
         self.pieces += other.pieces;
+        self.stateless += other.stateless;
+        self.stateless_errors += other.stateless_errors;
         self.deleted += other.deleted;
         self.reloads += other.reloads;
         self.survivors += other.survivors;
@@ -101,6 +108,13 @@ pub fn play_with(seed: u64, workers: Option<u8>, tells: bool) -> Summary {
             panic!("step {step}: {error}");
         }
         it.world.network.assert_balanced();
+        // By choices of its own: what the NATs see is the seed's, with or without it.
+        if it.chance.one_in(4) {
+            if let Err(error) = it.stateless() {
+                panic!("step {step}: {error}");
+            }
+            it.world.network.assert_balanced();
+        }
     }
     if let Err(error) = it.end() {
         panic!("at the end: {error}");
@@ -123,8 +137,14 @@ impl Drop for Again {
     }
 }
 
+/// Flags of TCP segments.
+const FLAGS: [u8; 6] =
+    [flag::SYN, flag::SYN, flag::SYN | flag::ACK, flag::ACK, flag::FIN | flag::ACK, flag::RST];
+
 struct Simulation {
     random: Random,
+    /// Choices of the stateless translator's.
+    chance: Random,
     world: World,
     /// One an instance, in force or not.
     references: Vec<Reference>,
@@ -143,10 +163,21 @@ impl Simulation {
             sides.map(|side| behaviour::draw(&mut random, side, two, static_rules)).collect();
         let chosen = [1, 1, 2, 2, 3, 16][random.below(6)];
         let workers = workers.unwrap_or(chosen);
-        let world = World::new(&mut random, policies.clone(), two, static_rules, workers);
+        let mut chance = Random::new(!seed);
+        let known = stateless::draw(&mut chance);
+        let world = World::new(&mut random, (policies.clone(), known), two, static_rules, workers);
         let now_s = world.network.now.s();
         let references = policies.into_iter().map(|policy| Reference::new(policy, workers, now_s)).collect();
-        Self { random, world, references, two, static_rules, summary: Summary::default(), tells: false }
+        Self {
+            random,
+            chance,
+            world,
+            references,
+            two,
+            static_rules,
+            summary: Summary::default(),
+            tells: false,
+        }
     }
 
     fn step(&mut self) -> Result<(), String> {
@@ -234,8 +265,7 @@ impl Simulation {
     }
 
     fn flags(&mut self) -> u8 {
-        let all = [flag::SYN, flag::SYN, flag::SYN | flag::ACK, flag::ACK, flag::FIN | flag::ACK, flag::RST];
-        all[self.random.below(all.len())]
+        FLAGS[self.random.below(FLAGS.len())]
     }
 
     /// A session that surely lives, and its instance.
@@ -500,7 +530,8 @@ impl Simulation {
             policies.reverse();
         }
         self.tell(&format!("reload, without {gone:?}: {policies:#?}"));
-        self.world.reload(policies);
+        let known = stateless::draw(&mut self.chance);
+        self.world.reload(policies, known);
         self.summary.reloads += 1;
         self.summary.survivors += self.references.iter().map(|r| r.living().len() as u64).sum::<u64>();
         self.world.check(&self.references)
@@ -511,7 +542,8 @@ impl Simulation {
         let mut policies: Vec<Instance> = self.references.iter().map(|r| r.policy().clone()).collect();
         // A forward rule's mapping would stay.
         policies.iter_mut().for_each(|policy| policy.statics.clear());
-        self.world.reload(policies);
+        let known = self.world.stateless.clone();
+        self.world.reload(policies, known);
         self.world.wait(1_200);
         self.world.assert_empty()
     }

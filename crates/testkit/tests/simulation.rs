@@ -33,6 +33,7 @@ fn workers_and_reference_agree() {
     assert!(total.overflowed > 5, "{total:?}");
     assert!(total.hairpinned > 50 && total.errors > 100 && total.pieces > 100, "{total:?}");
     assert!(total.from_six > 1_000 && total.to_six > 500, "{total:?}");
+    assert!(total.stateless > 2_000 && total.stateless_errors > 300, "{total:?}");
     assert!(total.reloads > 50 && total.survivors > 1_000 && total.deleted > 100, "{total:?}");
 }
 

@@ -201,6 +201,17 @@ impl Delta {
         !fold32(!checksum as u32 + self.0 as u32)
     }
 
+    /// Updates the checksum in an ICMP message, the rest of whose header is as it is to be. Of zeros alone the sum is +0,
+    /// which no update makes (RFC 1624 §3): an echo reply may be that. Nothing happens to what is shorter than a header.
+    #[inline]
+    pub fn apply_icmp(self, message: &mut [u8]) {
+        let Some([kind, code, c0, c1, rest @ ..]) = message.first_chunk_mut::<8>() else { return };
+        let checksum = self.apply(u16::from_be_bytes([*c0, *c1]));
+        let is_blank = (*kind, *code, *rest) == (0, 0, [0; 4]);
+        // With anything else behind the header both are right.
+        [*c0, *c1] = if checksum == 0 && is_blank { [0xff; 2] } else { checksum.to_be_bytes() };
+    }
+
     /// Updates a UDP checksum: 0 means "none" and stays 0; a result of 0 is sent as 0xffff (RFC 768).
     #[inline(always)]
     #[must_use]

@@ -195,13 +195,13 @@ fn change_echo(message: &mut [u8], kind: u8, ports: Ports, old: Sum, new: Sum) -
     let Some(head) = message.first_chunk_mut::<{ icmpv4::HEADER_LEN }>() else {
         return Err(Refused::TransportCut);
     };
-    let [old_kind, code, c0, c1, i0, i1, ..] = *head;
+    let [old_kind, code, _, _, i0, i1, ..] = *head;
     let old_identifier = u16::from_be_bytes([i0, i1]);
     let identifier = ports.identifier().unwrap_or(old_identifier);
     let old = old.with_u16(u16::from_be_bytes([old_kind, code])).with_u16(old_identifier);
     let new = new.with_u16(u16::from_be_bytes([kind, code])).with_u16(identifier);
-    let [c0, c1] = Delta::of_sums(old, new).apply(u16::from_be_bytes([c0, c1])).to_be_bytes();
     let [i0, i1] = identifier.to_be_bytes();
-    [head[0], head[2], head[3], head[4], head[5]] = [kind, c0, c1, i0, i1];
+    [head[0], head[4], head[5]] = [kind, i0, i1];
+    Delta::of_sums(old, new).apply_icmp(head);
     Ok(())
 }

@@ -353,3 +353,14 @@ fn what_is_encrypted_over_tcp_goes_on_at_once() {
     assert_eq!(read(Side::Inside, "SSH-2.0-x\r\n", &mut field, Proto::Tcp).0, Reading::Unreadable);
     assert_eq!(read(Side::Inside, "INVI", &mut field, Proto::Tcp).0, Reading::More);
 }
+
+/// RFC 2577 §3: a contact at a port of services, or at none, opens nothing.
+#[test]
+fn a_contact_at_a_low_port_stays_as_it_is() {
+    for port in [0, 80, 1_023] {
+        let mut field = Field::default();
+        let text = format!("INVITE sip:b@c SIP/2.0\r\nContact: <sip:a@10.0.0.5:{port}>\r\n\r\n");
+        assert_eq!(read(Side::Inside, &text, &mut field, Proto::Udp).1, text);
+        assert_eq!((field.opened.len(), field.notes), (0, vec![Note::Foreign]));
+    }
+}

@@ -17,9 +17,11 @@ use carrack_wire::ipv4::Ipv4View;
 use carrack_wire::ipv6::Ipv6View;
 
 use super::behaviour::{LINKS6, PREFIXES};
+use super::stateless::{self, SERVERS6};
 use crate::network::{Network, Sent};
 use crate::random::Random;
 use crate::reference::Reference;
+use crate::reference::stateless::Stateless;
 
 /// The inside ports, by side.
 pub(super) const INSIDE: [u16; 2] = [0, 2];
@@ -28,6 +30,9 @@ const ROUTER_IN: u32 = 0x0a00_0001;
 const ROUTER_OUT: u32 = 0xc633_6401;
 /// The router's own address on the inside links.
 const ROUTER_IN6: u128 = LINKS6 | 1;
+/// The router's own address on the link of the stateless translator's servers, and what else it has there.
+const ROUTER_SERVERS6: u128 = SERVERS6 | 1;
+const ROUTER_SERVERS: u32 = 0xc0a8_4d01;
 /// All inside links together are one subnet, so that every host is a neighbour.
 const SUBNET6_LEN: u8 = 61;
 
@@ -55,17 +60,30 @@ fn interface(id: u16, vrf: u16, side: Side, own: u32) -> Interface {
     }
 }
 
-/// The network with these instances in force. `two` says that there are two inside routing instances.
-fn snapshot(mut instances: Vec<Instance>, two: bool) -> Snapshot {
+/// The servers' port: behind all others.
+const fn servers(two: bool) -> u16 {
+    if two { 3 } else { 2 }
+}
+
+fn servers_interface(two: bool) -> Interface {
+    let addresses = vec![(ROUTER_SERVERS6, Prefix6::of(ROUTER_SERVERS6, 64))];
+    let ipv6 = Some(Ipv6Interface { link_local: 0xfe80 << 112 | 1, addresses });
+    Interface { ipv6, ..interface(servers(two), 0, Side::Plain, ROUTER_SERVERS) }
+}
+
+/// The network with these instances and this stateless translator in force. `two` says that there are two inside routing
+/// instances.
+fn snapshot(mut instances: Vec<Instance>, known: &Stateless, two: bool) -> Snapshot {
     for (at, instance) in instances.iter_mut().enumerate() {
         instance.id = InstanceId(at as u16);
     }
     let inside = |side: usize, vrf| interface(INSIDE[side], vrf, Side::Inside, ROUTER_IN);
-    let interfaces = if two {
+    let mut interfaces = if two {
         vec![inside(0, 1), interface(OUTSIDE, 0, Side::Outside, ROUTER_OUT), inside(1, 2)]
     } else {
         vec![inside(0, 0), interface(OUTSIDE, 0, Side::Outside, ROUTER_OUT)]
     };
+    interfaces.push(servers_interface(two));
     let gateway = NextHop::Gateway(IfIndex(OUTSIDE), ROUTER_OUT + 253);
     let mut routes = vec![Route { vrf: VrfId(0), prefix: Prefix4::DEFAULT, next_hop: gateway }];
     for interface in &interfaces {
@@ -83,6 +101,12 @@ fn snapshot(mut instances: Vec<Instance>, two: bool) -> Snapshot {
             routes6.push(route(Prefix6::of(*own, 128), NextHop::Local(interface.id)));
         }
     }
+    let (siit, hosts) = stateless::instance(known);
+    let (to_six, to_four) = siit.routes(0);
+    routes.extend(to_six);
+    routes6.extend(to_four);
+    let link = NextHop::Connected(IfIndex(servers(two)));
+    routes6.extend(hosts.into_iter().map(|prefix| Route { vrf: VrfId(0), prefix, next_hop: link }));
     let policers =
         Policers { icmp_errors: Policer { rate_pps: 100_000, burst: 10_000 }, ..Policers::default() };
     let ports = interfaces.iter().map(|i| Port { id: i.port, name: i.name.clone(), mac: i.mac });
@@ -95,7 +119,7 @@ fn snapshot(mut instances: Vec<Instance>, two: bool) -> Snapshot {
         routes6,
         policers,
         fragment_timeout_ms: 2_000,
-        siit: vec![],
+        siit: vec![siit],
         nat: Arc::new(NatPolicy { instances, ..Default::default() }),
     }
 }
@@ -145,6 +169,8 @@ pub(super) fn is_own_error(sent: &Sent) -> bool {
 
 pub(super) struct World {
     pub(super) network: Network,
+    /// The stateless translator in force.
+    pub(super) stateless: Stateless,
     two: bool,
     before: Accounts,
 }
@@ -152,7 +178,7 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(
         random: &mut Random,
-        policies: Vec<Instance>,
+        (policies, stateless): (Vec<Instance>, Stateless),
         two: bool,
         static_rules: bool,
         workers: u8,
@@ -170,9 +196,9 @@ impl World {
         };
         let sizes = WorkerSizes { nat, neighbours: 64, held_for_neighbour: 32 };
         let seed = [0; 4].map(|_| random.bits());
-        let mut network = Network::new(snapshot(policies, two), sizes, workers, seed);
+        let mut network = Network::new(snapshot(policies, &stateless, two), sizes, workers, seed);
         let before = network.totals();
-        Self { network, two, before }
+        Self { network, stateless, two, before }
     }
 
     /// One frame into a worker: what left, and what was dropped for which reasons.
@@ -209,8 +235,14 @@ impl World {
         self.new_drops();
     }
 
-    pub(super) fn reload(&mut self, policies: Vec<Instance>) {
-        self.network.reconfigure(snapshot(policies, self.two));
+    /// The servers' port.
+    pub(super) const fn servers(&self) -> u16 {
+        servers(self.two)
+    }
+
+    pub(super) fn reload(&mut self, policies: Vec<Instance>, stateless: Stateless) {
+        self.network.reconfigure(snapshot(policies, &stateless, self.two));
+        self.stateless = stateless;
         self.new_drops();
     }
 

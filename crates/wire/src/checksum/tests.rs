@@ -147,3 +147,19 @@ proptest! {
         prop_assert_eq!(delta.apply(rest.with_u128(old).checksum()), rest.with_u128(new).checksum());
     }
 }
+
+/// RFC 792, RFC 1624 §3: an echo reply with identifier, number and data of zeros alone is right after an update, too.
+#[test]
+fn an_update_to_a_message_of_zeros_is_right() {
+    for data in [vec![], vec![0; 6], vec![0xff, 0xff]] {
+        let mut message = [&[0, 0, 0, 0, 0x12, 0x34, 0, 0], &data[..]].concat();
+        let checksum = Sum::ZERO.with_bytes(&message).checksum();
+        message[2..4].copy_from_slice(&checksum.to_be_bytes());
+        message[4..6].fill(0);
+        Delta::of_u16(0x1234, 0).apply_icmp(&mut message);
+        assert_eq!(Sum::ZERO.with_bytes(&message).fold(), 0xffff, "{message:x?}");
+    }
+    let mut short = [0; 7];
+    Delta::of_u16(1, 2).apply_icmp(&mut short);
+    assert_eq!(short, [0; 7]);
+}
