@@ -4,7 +4,7 @@
 mod common;
 
 use carrack_alg::{Note, Protocol};
-use carrack_base::Reason;
+use carrack_base::{Proto, Reason};
 use carrack_nat::policy::{Filtering, StaticRule, Unreadable};
 use carrack_pipeline::snapshot::Snapshot;
 use carrack_wire::TcpView;
@@ -500,4 +500,56 @@ fn a_second_invitation_of_a_call_keeps_its_endpoints() {
         invitation(11).replace(OFFER, &body).replace(&OFFER.len().to_string(), &body.len().to_string());
     let second = named(&more);
     assert_eq!((&second.0[0], second.0.len(), second.1), (&first.0[0], 2, 5));
+}
+
+/// A server whose control port and data ports are forwarded from an address that is no host's own.
+fn world_of_forwards(gateway: Protocol, port: u16, data: (Proto, u16, u16)) -> World {
+    let forward = |proto, outside_port, count, inside_port| StaticRule::Forward {
+        proto,
+        outside: ip("192.0.2.9"),
+        outside_port,
+        count,
+        inside: "10.0.0.6".parse::<std::net::IpAddr>().unwrap().into(),
+        inside_port,
+    };
+    world_with(|s| {
+        nat(s, |i| {
+            i.gateways = vec![gateway];
+            i.filtering = [Filtering::AddressAndPortDependent; 3];
+            i.statics = vec![forward(Proto::Tcp, port, 1, port), forward(data.0, data.2, 10, data.1)];
+        });
+    })
+}
+
+/// What the server answers on its control connection, as it arrives.
+fn says(world: &mut World, port: u16, question: &str, answer: &str) -> String {
+    let (client, outside) = (format!("{SERVER}:4000"), format!("192.0.2.9:{port}"));
+    let inside = format!("10.0.0.6:{port}");
+    world.pass(OUT, &segment(OUT, &client, &outside, SYN, (100, 0), ""));
+    world.pass(IN, &segment(IN, &inside, &client, SYN | ACK, (500, 101), ""));
+    world.pass(OUT, &segment(OUT, &client, &outside, ACK, (101, 501), question));
+    let ack = 101 + question.len() as u32;
+    let sent = world.pass(IN, &segment(IN, &inside, &client, ACK, (501, ack), answer));
+    assert_eq!(sent.src(), outside);
+    carried(&sent).2
+}
+
+/// Data ports that are forwarded, too, are named as they are outside, and lead to the server; others cannot be had there.
+#[test]
+fn a_server_behind_a_forward_names_the_data_ports_that_are_forwarded_with_it() {
+    let world = || world_of_forwards(Protocol::Ftp, 21, (Proto::Tcp, 5_000, 6_000));
+    let epsv = |port: u16| format!("229 Entering Extended Passive Mode (|||{port}|)\r\n");
+    let mut server = world();
+    assert_eq!(says(&mut server, 21, "EPSV\r\n", &epsv(5_001)), epsv(6_001));
+    let syn = segment(OUT, &format!("{SERVER}:4001"), "192.0.2.9:6001", SYN, (1, 0), "");
+    assert_eq!(server.pass(OUT, &syn).dst(), "10.0.0.6:5001");
+    assert_eq!(says(&mut world(), 21, "EPSV\r\n", &epsv(5_010)), epsv(5_010), "behind the last one");
+    let pasv = "227 Entering Passive Mode (10,0,0,6,19,137)\r\n";
+    assert_eq!(says(&mut world(), 21, "PASV\r\n", pasv), "227 Entering Passive Mode (192,0,2,9,23,113)\r\n");
+    let mut server = world_of_forwards(Protocol::Rtsp, 554, (Proto::Udp, 6_970, 7_970));
+    let answer = "RTSP/1.0 200 OK\r\nTransport: RTP/AVP;client_port=9000-9001;server_port=6970-6971\r\n\r\n";
+    assert_eq!(
+        says(&mut server, 554, "OPTIONS * RTSP/1.0\r\n\r\n", answer),
+        answer.replace("6970-6971", "7970-7971")
+    );
 }
