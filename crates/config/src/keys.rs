@@ -129,6 +129,8 @@ pub enum Kind {
     List(&'static Kind, usize),
     /// One value for all protocols, or a table by `tcp`, `udp`, `icmp`.
     PerProto(&'static Kind),
+    /// One value for all gateways, or a table by the names of some.
+    PerGateway(&'static Kind),
     /// A table from remote port to seconds.
     SecondsByPort(u64, u64),
 }
@@ -172,6 +174,7 @@ impl fmt::Display for Kind {
             Self::Policer => f.write_str("`{ rate_pps = …, burst = … }`, packets a second and at once"),
             Self::List(inner, most) => write!(f, "list of {inner} (at most {most})"),
             Self::PerProto(inner) => write!(f, "{inner}; or a table by `tcp`, `udp`, `icmp`"),
+            Self::PerGateway(inner) => write!(f, "{inner}; or a table by gateway, the default for others"),
             Self::SecondsByPort(low, high) => {
                 write!(f, "table from remote port (1 to 1023) to seconds ({low} to {high})")
             }

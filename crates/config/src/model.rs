@@ -396,7 +396,7 @@ pub struct NatConfig {
     /// Application gateways.
     pub gateways: Vec<At<Protocol>>,
     /// What becomes of connections that they cannot read.
-    pub unreadable: Unreadable,
+    pub unreadable: [Unreadable; Protocol::ALL.len()],
     /// Seconds a released port rests.
     pub port_hold_s: At<u32>,
     /// Most ports of an outside address and protocol held at once; 0 is unlimited.

@@ -16,7 +16,7 @@ use crate::model::{Facts, SEPARATOR};
 use crate::source::{At, Severity, Span};
 use crate::suggest;
 
-pub(crate) use convert::{FromToml, PerProto};
+pub(crate) use convert::{FromToml, PerGateway, PerProto};
 
 pub(crate) type Value<'i> = Spanned<DeValue<'i>>;
 

@@ -1,10 +1,11 @@
 //! What workers and host get from a config.
 #![forbid(unsafe_code)]
 
+use carrack_alg::Protocol;
 use carrack_base::{IfIndex, InstanceId, PoolId, Prefix4, Proto, VrfId};
 use carrack_config::{Compiled, Config, PortFacts, compile};
 use carrack_nat::Inside;
-use carrack_nat::policy::{Assignment, BlockRules, Limits, Overflow, StaticRule};
+use carrack_nat::policy::{Assignment, BlockRules, Limits, Overflow, StaticRule, Unreadable};
 use carrack_pipeline::snapshot::{NextHop, Side, Vlan};
 use carrack_wire::MacAddr;
 
@@ -269,4 +270,20 @@ fn an_inherited_mtu_is_lowered_to_what_a_packet_buffer_holds() {
     facts.iter_mut().for_each(|port| port.mtu = 65_535);
     let compiled = compile(&config(BASE), &facts, None).unwrap();
     assert!(compiled.snapshot.interfaces.iter().flatten().all(|interface| interface.mtu == 2_048 - 22));
+}
+
+/// One word for all gateways, or words for some: the others keep the default. It prints as it was read.
+#[test]
+fn what_becomes_of_unreadable_connections_is_set_for_all_gateways_or_for_some() {
+    let reset = |line: &str| {
+        let text = BASE.replacen("[[nat]]\n", &format!("[[nat]]\n{line}\n"), 1);
+        let compiled =
+            compile(&config(&text), &facts(), None).unwrap_or_else(|errors| panic!("{}", errors[0]));
+        let set = compiled.snapshot.nat.instances[0].unreadable;
+        Protocol::ALL.map(|protocol| set[protocol as usize] == Unreadable::Reset)
+    };
+    assert_eq!(reset(""), [false; 7]);
+    assert_eq!(reset("unreadable = \"reset\""), [true; 7]);
+    let some = reset("unreadable = { sip = \"reset\", ftp = \"pass\" }");
+    assert_eq!(some, Protocol::ALL.map(|protocol| protocol == Protocol::Sip));
 }

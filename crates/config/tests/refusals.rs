@@ -467,3 +467,9 @@ fn a_missing_file_is_an_error_that_names_it() {
         errors[0]
     );
 }
+
+#[test]
+fn unreadable_is_by_gateways_there_are() {
+    let line = "[[nat]]\nunreadable = { sipp = \"reset\" } #!\n";
+    refuses("[[nat]]\n", line, &["unknown gateway `sipp`", "sip"]);
+}

@@ -129,10 +129,11 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// Are connections that make no sense reset?
-    fn resets(&self) -> bool {
+    /// Are connections that make no sense as this protocol reset?
+    fn resets(&self, protocol: Protocol) -> bool {
         let instance = self.nat.policy.instances.get(self.nat.slots.at(self.session.slot));
-        instance.is_some_and(|instance| instance.unreadable == Unreadable::Reset)
+        let set = instance.and_then(|instance| instance.unreadable.get(protocol as usize));
+        set == Some(&Unreadable::Reset)
     }
 }
 
@@ -292,7 +293,7 @@ impl Nat {
         if talk.is_unreadable() && !was_unreadable {
             ground.note(Note::Unreadable);
             if let Ok(segment) = passed
-                && ground.resets()
+                && ground.resets(*protocol)
                 && let Some(len) = reset(transport, segment, &mut scratch.out)
             {
                 ground.note(Note::Reset);

@@ -333,7 +333,7 @@ pub struct Instance {
     /// Application gateways that are switched on (RFC 4787 REQ-10, REQ-10a, RFC 5382 REQ-6).
     pub gateways: Vec<Protocol>,
     /// What becomes of connections that they cannot read.
-    pub unreadable: Unreadable,
+    pub unreadable: [Unreadable; Protocol::ALL.len()],
 }
 
 impl Instance {

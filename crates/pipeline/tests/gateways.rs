@@ -349,7 +349,12 @@ fn what_a_gateway_cannot_read_goes_on_or_is_reset_as_policy_says() {
     let (client, server) = (format!("{CLIENT}:4000"), format!("{SERVER}:554"));
     for unreadable in [Unreadable::Pass, Unreadable::Reset] {
         let mut world = world_with(|s| {
-            nat(s, |i| (i.gateways, i.unreadable) = (vec![Protocol::Rtsp], unreadable));
+            nat(s, |i| {
+                i.gateways = vec![Protocol::Rtsp];
+                // Another gateway's is not this one's.
+                i.unreadable = [Unreadable::Reset; 7];
+                i.unreadable[Protocol::Rtsp as usize] = unreadable;
+            });
         });
         let outside = connect(&mut world, &client, &server);
         let sent = world.pass(IN, &segment(IN, &client, &server, ACK, (101, 501), text));
@@ -378,7 +383,7 @@ fn the_reset_is_for_what_makes_no_sense_alone() {
     let (client, server) = (format!("{CLIENT}:4000"), format!("{SERVER}:5060"));
     let run = |texts: &[&str]| {
         let mut world = world_with(|s| {
-            nat(s, |i| (i.gateways, i.unreadable) = (vec![Protocol::Sip], Unreadable::Reset));
+            nat(s, |i| (i.gateways, i.unreadable) = (vec![Protocol::Sip], [Unreadable::Reset; 7]));
         });
         connect(&mut world, &client, &server);
         let mut seq = 101;

@@ -3,8 +3,8 @@
 use super::Effect::{InPlace, ReDerived};
 use super::Fallback::{Absent, Required, Value};
 use super::Kind::{
-    Count, Endpoint, Flag, HostEndpoint, Int, List, Name, PerProto, Ports, Prefix, Prefix6, Range, Seconds,
-    SecondsByPort, Word,
+    Count, Endpoint, Flag, HostEndpoint, Int, List, Name, PerGateway, PerProto, Ports, Prefix, Prefix6,
+    Range, Seconds, SecondsByPort, Word,
 };
 use super::{Effect, KeyInfo, Kind, SectionInfo, list, row, table};
 
@@ -172,10 +172,10 @@ pub(super) const KEYS: &[KeyInfo] = &[
     ),
     row(
         ("nat", "unreadable"),
-        Word(&["pass", "reset"]),
+        PerGateway(&Word(&["pass", "reset"])),
         Value("\"pass\""),
         InPlace,
-        "\"reset\"",
+        "{ ftp = \"reset\", rtsp = \"reset\" }",
         "What becomes of a control connection over TCP that its gateway can make no sense of: it goes on as it is, or is reset. \
          Encrypted ones always go on.",
     ),

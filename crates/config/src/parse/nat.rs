@@ -1,14 +1,14 @@
 //! `[[nat]]` and its tables.
 
 use carrack_base::{Prefix4, Prefix6, Proto, Range4};
-use carrack_nat::policy::{Filtering, Limits, Mapping, Timeouts};
+use carrack_nat::policy::{Filtering, Limits, Mapping, Timeouts, Unreadable};
 
 use super::Mode;
 use super::network::name;
 use crate::model::{
     ForwardConfig, Nat64Config, NatConfig, OneToOneConfig, OverflowConfig, PoolConfig, PortsConfig,
 };
-use crate::read::{Notes, PerProto, Section};
+use crate::read::{Notes, PerGateway, PerProto, Section};
 use crate::source::At;
 use crate::value::{Endpoint, HostEndpoint, PortRange};
 
@@ -38,7 +38,7 @@ fn instance(notes: &Notes, mut section: Section<'_>) -> NatConfig {
         inbound_refresh: section.value::<PerProto<bool>>("inbound_refresh").0,
         tcp_loose: section.value("tcp_loose"),
         gateways: section.value("gateways"),
-        unreadable: section.value("unreadable"),
+        unreadable: section.value::<PerGateway<Unreadable>>("unreadable").0,
         port_hold_s: At::new(section.value("port_hold"), section.span_of("port_hold")),
         port_hold_ports_max: section.value("port_hold_ports_max"),
         exhausted_icmp: section.value("exhausted_icmp"),

@@ -4,6 +4,7 @@ mod text;
 
 use std::fmt::Write as _;
 
+use carrack_alg::Protocol;
 use carrack_base::{Prefix4, Prefix6, Proto};
 use carrack_pipeline::snapshot::Policer;
 use carrack_xlat::eam::Entry;
@@ -30,6 +31,10 @@ pub(crate) trait FromToml: Sized {
 /// A value for each of TCP, UDP, ICMP.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct PerProto<T>(pub(crate) [T; 3]);
+
+/// A value for each gateway.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct PerGateway<T>(pub(crate) [T; Protocol::ALL.len()]);
 
 /// What a TOML value is, with its article.
 pub(crate) fn describe(value: &DeValue<'_>) -> &'static str {
@@ -265,6 +270,39 @@ impl<T: FromToml + Copy + PartialEq> FromToml for PerProto<T> {
             return tcp.canonical();
         }
         format!("{{ tcp = {}, udp = {}, icmp = {} }}", tcp.canonical(), udp.canonical(), icmp.canonical())
+    }
+}
+
+impl<T: FromToml + Copy + Default + PartialEq> FromToml for PerGateway<T> {
+    fn from_toml(value: &Value<'_>, kind: &Kind, faults: &mut Faults) -> Option<Self> {
+        let Kind::PerGateway(inner) = kind else { return fault(faults, value, "internal: not by gateway") };
+        let DeValue::Table(table) = value.get_ref() else {
+            return T::from_toml(value, inner, faults).map(|all| Self([all; Protocol::ALL.len()]));
+        };
+        let before = faults.len();
+        let mut read = Self::default();
+        for (key, value) in table.iter() {
+            let name: &str = key.get_ref();
+            let slot = Protocol::from_name(name).and_then(|protocol| read.0.get_mut(protocol as usize));
+            if let Some(slot) = slot {
+                *slot = T::from_toml(value, inner, faults).unwrap_or_default();
+            } else {
+                let hint = suggest::hint(name, Protocol::ALL.map(Protocol::name));
+                faults.push((key.span().into(), format!("unknown gateway `{}`; {hint}", short(name))));
+            }
+        }
+        (faults.len() == before).then_some(read)
+    }
+
+    fn canonical(&self) -> String {
+        let [first, rest @ ..] = &self.0;
+        if rest.iter().all(|other| other == first) {
+            return first.canonical();
+        }
+        let named = Protocol::ALL.iter().zip(self.0).filter(|(_, value)| *value != T::default());
+        let named: Vec<String> =
+            named.map(|(protocol, value)| format!("{} = {}", protocol.name(), value.canonical())).collect();
+        format!("{{ {} }}", named.join(", "))
     }
 }
 
