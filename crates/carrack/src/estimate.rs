@@ -121,6 +121,7 @@ fn totals(config: &Config, rows: &[Row], subscribers: u64) -> Vec<Total> {
             (ExportProtocol::NetFlow9, _) => Sink::NetFlow9,
             (ExportProtocol::Radius, _) => Sink::Radius,
             (ExportProtocol::ClickHouse, _) => Sink::ClickHouse,
+            (ExportProtocol::Kafka, _) => Sink::Kafka,
             (ExportProtocol::Syslog, SyslogFormat::Structured) => Sink::SyslogStructured,
             (ExportProtocol::Syslog, SyslogFormat::Compact) => Sink::SyslogCompact,
         };

@@ -463,6 +463,8 @@ pub enum ExportProtocol {
     Radius,
     /// Bulk inserts over HTTP.
     ClickHouse,
+    /// Messages to the brokers of a topic.
+    Kafka,
 }
 
 /// How messages get there.
@@ -548,6 +550,8 @@ pub struct ExporterConfig {
     pub table: String,
     /// Name at a database.
     pub user: String,
+    /// Topic of Kafka.
+    pub topic: String,
 }
 
 impl InterfaceConfig {

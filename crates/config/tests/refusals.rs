@@ -119,6 +119,12 @@ fn keys_of_an_exporter_go_with_its_protocol() {
     let syslog = format!("protocol = \"syslog\"\n{secret} #!");
     refuses("[workers]\n", &exporter(&syslog), &["only with protocol = \"radius\""]);
     refuses("[workers]\n", &exporter("protocol = \"clickhouse\"\ntransport = \"udp\" #!"), &["by HTTP"]);
+    refuses("[workers]\n", &exporter("protocol = \"kafka\"\ntransport = \"udp\" #!"), &["by connections"]);
+    refuses(
+        "[workers]\n",
+        &exporter("protocol = \"clickhouse\"\ntopic = \"a\" #!"),
+        &["only with protocol = \"kafka\""],
+    );
     refuses(
         "[workers]\n",
         &exporter("protocol = \"ipfix\"\ntable = \"a.b\" #!"),

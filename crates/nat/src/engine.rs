@@ -2,7 +2,7 @@
 //! sessions is in `create`, `expire` and `manage`.
 
 use core::net::IpAddr;
-use std::collections::VecDeque;
+use std::mem;
 use std::sync::Arc;
 
 use carrack_base::{InstanceId, Now, Proto, REASONS, Reason, VrfId, WorkerId};
@@ -33,6 +33,8 @@ use crate::way::Way;
 
 /// Events kept until the control plane takes them; more are counted as lost.
 const EVENTS_MAX: usize = 4_096;
+/// Room for them, and for as many that are gone: what is behind those moves once for so many events.
+const EVENTS_ROOM: usize = 2 * EVENTS_MAX;
 /// Lines swept for expiry in one call at most: bounds the time added to a burst.
 const SWEEP_LINES_MAX: usize = 16_384;
 /// Sessions ended in one call at most: bounds it where many end at once.
@@ -102,20 +104,55 @@ impl InstanceState {
 /// Events waiting for the control plane.
 #[derive(Debug)]
 pub(crate) struct Events {
-    pub(crate) queue: VecDeque<NatEvent>,
-    pub(crate) lost: u64,
+    /// Those from `taken` to `end` wait, in order. What is emptied as a whole begins anew at its start: the same few lines of
+    /// memory for each burst.
+    all: Box<[NatEvent]>,
+    taken: usize,
+    end: usize,
+    lost: u64,
 }
 
 impl Events {
+    fn new() -> Self {
+        let nothing = NatEvent::AddressBound { instance: InstanceId(0), inside: v4(0), outside: 0 };
+        Self { all: vec![nothing; EVENTS_ROOM].into(), taken: 0, end: 0, lost: 0 }
+    }
+
     /// False when there was no room.
+    #[inline(always)]
     pub(crate) fn push(&mut self, event: NatEvent) -> bool {
-        let has_room = self.queue.len() < EVENTS_MAX;
-        if has_room {
-            self.queue.push_back(event);
-        } else {
-            self.lost += 1;
+        if self.end >= EVENTS_MAX && !self.has_room() {
+            return false;
         }
-        has_room
+        if let Some(place) = self.all.get_mut(self.end) {
+            *place = event;
+            self.end += 1;
+        }
+        true
+    }
+
+    #[cold]
+    fn has_room(&mut self) -> bool {
+        if self.end - self.taken >= EVENTS_MAX {
+            self.lost += 1;
+            return false;
+        }
+        if self.end == EVENTS_ROOM {
+            self.all.copy_within(self.taken..self.end, 0);
+            self.end -= mem::take(&mut self.taken);
+        }
+        true
+    }
+
+    fn waiting(&self) -> &[NatEvent] {
+        self.all.get(self.taken..self.end).unwrap_or_default()
+    }
+
+    fn take(&mut self, count: usize) {
+        self.taken += count;
+        if self.taken >= self.end {
+            (self.taken, self.end) = (0, 0);
+        }
     }
 }
 
@@ -186,7 +223,7 @@ impl Nat {
             syns: SynTable::new(capacity.held_syns, hasher.clone(), pages)?,
             rng: Rng::new(hasher.hash2(0x5eed, u64::from(worker.0))),
             group,
-            events: Events { queue: VecDeque::with_capacity(EVENTS_MAX), lost: 0 },
+            events: Events::new(),
             pacer: SweepPacer::new(1_000_000_000, SWEEP_LINES_MAX),
             swept_at_ns: now.ns,
             second_s: now.s(),
@@ -352,11 +389,15 @@ impl Nat {
         }
     }
 
-    /// Up to `count` events for the control plane, in order.
-    pub fn drain_events(&mut self, count: usize) -> impl ExactSizeIterator<Item = NatEvent> + '_ {
-        // What is emptied as a whole begins anew at its start: the same few lines of memory for each burst.
-        let count = count.min(self.events.queue.len());
-        self.events.queue.drain(..count)
+    /// Events for the control plane, in order, until they are [taken](Self::take_events).
+    #[must_use]
+    pub fn events(&self) -> &[NatEvent] {
+        self.events.waiting()
+    }
+
+    /// The first `count` events have gone their way.
+    pub fn take_events(&mut self, count: usize) {
+        self.events.take(count);
     }
 
     /// Events lost because the control plane was slow, since start.

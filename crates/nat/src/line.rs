@@ -90,7 +90,7 @@ impl Session {
     }
 
     /// The inside endpoint of an IPv4 session.
-    const fn inside4(&self) -> Endpoint {
+    pub(crate) const fn inside4(&self) -> Endpoint {
         Endpoint { ip: self.inside_ip, port: self.inside_port }
     }
 

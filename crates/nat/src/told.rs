@@ -82,39 +82,54 @@ impl Nat {
     /// The session in that line has begun.
     #[inline(never)]
     pub(crate) fn tell_begin(&mut self, id: u32) {
-        if let Some(session) = self.tables.sessions.get(id) {
-            self.events.push(self.event_of(Change::SessionCreated, session));
+        let Some(session) = self.tables.sessions.get(id) else { return };
+        if session.is_six() {
+            let session = *session;
+            return self.tell_six(Change::SessionCreated, &session);
         }
+        let event = event_of(Change::SessionCreated, self.slots.id(session.slot), session);
+        self.events.push(event);
     }
 
     /// A session that was in a line has ended.
     #[inline(never)]
     pub(crate) fn tell_end(&mut self, session: &Session) {
-        self.events.push(self.event_of(Change::SessionDeleted, session));
+        if session.is_six() {
+            return self.tell_six(Change::SessionDeleted, session);
+        }
+        let event = event_of(Change::SessionDeleted, self.slots.id(session.slot), session);
+        self.events.push(event);
     }
 
-    /// RFC 8158 §4.6.1, RFC 8158 §4.6.2.
-    #[inline(always)]
-    fn event_of(&self, change: Change, session: &Session) -> NatEvent {
-        let remote = (session.flags & TOLD_REMOTE != 0).then(|| session.remote());
-        let remote6 = remote.filter(|_| session.is_six()).map(|_| self.way_of(session).remote6().into());
-        NatEvent::Translation {
-            change,
-            instance: self.slots.id(session.slot),
-            protocol: if session.proto() == Proto::Other {
-                session.ip_proto
-            } else {
-                ip_number(session.proto())
-            },
-            inside: HostEndpoint { ip: session.inside().into(), port: session.inside_port },
-            outside: session.outside(),
-            remote,
-            remote6,
+    /// Of an IPv6 host's: apart, so that the others need not carry its longer address about.
+    #[cold]
+    #[inline(never)]
+    fn tell_six(&mut self, change: Change, session: &Session) {
+        let mut event = event_of(change, self.slots.id(session.slot), session);
+        if let NatEvent::Translation { inside, remote, remote6, .. } = &mut event {
+            inside.ip = session.inside().into();
+            *remote6 = remote.map(|_| self.way_of(session).remote6().into());
         }
+        self.events.push(event);
+    }
+}
+
+/// RFC 8158 §4.6.1, RFC 8158 §4.6.2. Of an IPv4 host's session.
+#[inline(always)]
+fn event_of(change: Change, instance: InstanceId, session: &Session) -> NatEvent {
+    NatEvent::Translation {
+        change,
+        instance,
+        protocol: if session.proto() == Proto::Other { session.ip_proto } else { ip_number(session.proto()) },
+        inside: session.inside4().into(),
+        outside: session.outside(),
+        remote: (session.flags & TOLD_REMOTE != 0).then(|| session.remote()),
+        remote6: None,
     }
 }
 
 /// The protocol's number in an IPv4 header.
+#[inline(always)]
 const fn ip_number(proto: Proto) -> u8 {
     match proto {
         Proto::Tcp => protocol::TCP,

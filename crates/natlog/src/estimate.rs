@@ -16,6 +16,7 @@ use carrack_tables::PagePreference;
 use crate::clickhouse::Rows;
 use crate::context::Context;
 use crate::flow::{Emit, Encoder, Stamp, Version};
+use crate::kafka::Messages;
 use crate::radius::Radius;
 use crate::record::Record;
 use crate::store::columns;
@@ -55,11 +56,13 @@ pub enum Sink {
     Radius,
     /// Rows for ClickHouse.
     ClickHouse,
+    /// Messages for Kafka, as they are in its batches.
+    Kafka,
 }
 
 impl Sink {
     /// All, in the order of [`Volume::bytes`].
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Store,
         Self::Ipfix,
         Self::NetFlow9,
@@ -67,6 +70,7 @@ impl Sink {
         Self::SyslogCompact,
         Self::Radius,
         Self::ClickHouse,
+        Self::Kafka,
     ];
 
     /// For tables.
@@ -80,6 +84,7 @@ impl Sink {
             Self::SyslogCompact => "syslog compact",
             Self::Radius => "radius",
             Self::ClickHouse => "clickhouse",
+            Self::Kafka => "kafka",
         }
     }
 }
@@ -200,11 +205,12 @@ impl Meter {
     }
 
     fn take(&mut self, nat: &mut Nat, second: u64) {
-        for event in nat.drain_events(usize::MAX) {
+        for event in nat.events().iter().copied() {
             let unix_ns = (DAY_MS + second * 1_000 + self.rng.below(1_000) as u64) * 1_000_000;
             let logged = LoggedEvent { sequence: 0, at_ns: 0, unix_ns, worker: WorkerId(0), event };
             self.records.push(Record::of(&logged, &self.context));
         }
+        nat.take_events(nat.events().len());
     }
 
     /// Measures what has come together and forgets it.
@@ -219,6 +225,7 @@ impl Meter {
                 Sink::SyslogCompact => syslog(SyslogFormat::Compact, &self.records, context),
                 Sink::Radius => radius(&self.records, context),
                 Sink::ClickHouse => rows(&self.records, context),
+                Sink::Kafka => messages(&self.records, context),
             };
         }
         self.records.clear();
@@ -270,6 +277,11 @@ fn syslog(format: SyslogFormat, records: &[Record], context: &Context) -> f64 {
 fn radius(records: &[Record], context: &Context) -> f64 {
     let mut radius = Radius::new("carrack");
     emitted(records, |record, emit| radius.event(record, context, emit))
+}
+
+fn messages(records: &[Record], context: &Context) -> f64 {
+    let mut messages = Messages::new("carrack");
+    emitted(records, |record, emit| messages.event(record, context, emit))
 }
 
 fn rows(records: &[Record], context: &Context) -> f64 {

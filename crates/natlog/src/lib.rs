@@ -15,6 +15,7 @@ pub mod estimate;
 mod exporter;
 pub mod flow;
 pub mod history;
+pub mod kafka;
 mod link;
 pub mod radius;
 pub mod record;

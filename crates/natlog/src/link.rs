@@ -1,8 +1,10 @@
 //! The way to a collector: datagrams, or a stream with or without TLS. Never waits: what cannot be sent now stays in a bounded
 //! buffer.
 
+mod database;
 mod inserts;
 mod requests;
+mod topic;
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
@@ -11,12 +13,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use carrack_config::{ExportProtocol, ExportTransport, ExporterConfig, ExporterTls};
+use database::Database;
 use inserts::Inserts;
 use requests::Requests;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use topic::Topic;
 
 /// Bytes that wait for a stream's collector beside what the kernel holds.
 const BUFFER_BYTES: usize = 256 * 1_024;
@@ -57,8 +61,12 @@ impl Link {
             }
             return Ok(Self::Udp(socket));
         }
-        if config.protocol == ExportProtocol::ClickHouse {
-            return Ok(Self::Inserts(Inserts::open(config, secret(config)?)?));
+        match config.protocol {
+            ExportProtocol::ClickHouse => {
+                return Ok(Self::Inserts(Inserts::open(Database::new(config, secret(config)?)?)?));
+            }
+            ExportProtocol::Kafka => return Ok(Self::Inserts(Inserts::open(Topic::new(config))?)),
+            _ => {}
         }
         let tls = match (transport, tls) {
             (ExportTransport::Tls, Some(tls)) => Some(client(tls, collector)?),

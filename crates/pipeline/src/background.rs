@@ -205,13 +205,16 @@ impl Worker {
     }
 
     fn send_events(&mut self, now: Now) {
+        let events = self.nat.events();
+        if events.is_empty() {
+            return;
+        }
         // What finds no room waits in the engine, whose own bound counts the loss.
-        // Invariant: nobody else fills the ring, so the room that was there is still there and nothing drained is lost.
-        let events = self.nat.drain_events(self.mail.nat_events.slots());
-        if events.len() > 0
-            && let Ok(room) = self.mail.nat_events.write_chunk_uninit(events.len())
-        {
-            room.fill_from_iter(events.map(|event| NatNews { at_ns: now.ns, event }));
+        let count = events.len().min(self.mail.nat_events.slots());
+        if let Ok(room) = self.mail.nat_events.write_chunk_uninit(count) {
+            let sent =
+                room.fill_from_iter(events.iter().map(|event| NatNews { at_ns: now.ns, event: *event }));
+            self.nat.take_events(sent);
         }
     }
 }

@@ -98,13 +98,13 @@ pub(super) const KEYS: &[KeyInfo] = &[
     ),
     row(
         ("logging.exporter", "protocol"),
-        Word(&["ipfix", "netflow9", "syslog", "radius", "clickhouse"]),
+        Word(&["ipfix", "netflow9", "syslog", "radius", "clickhouse", "kafka"]),
         Required,
         InPlace,
         "\"ipfix\"",
         "IPFIX (RFC 7011, with the templates of RFC 8158), NetFlow version 9 (RFC 3954), syslog (RFC 5424), RADIUS \
-         accounting (RFC 2866), which tells `blocks` and `mappings` by the attributes of RFC 8045, or rows for the \
-         database ClickHouse by its HTTP interface.",
+         accounting (RFC 2866), which tells `blocks` and `mappings` by the attributes of RFC 8045, rows for the \
+         database ClickHouse by its HTTP interface, or JSON messages for Kafka.",
     ),
     row(
         ("logging.exporter", "transport"),
@@ -112,7 +112,7 @@ pub(super) const KEYS: &[KeyInfo] = &[
         Value("\"udp\""),
         InPlace,
         "\"tcp\"",
-        "How it gets there. NetFlow and RADIUS know only `udp`; ClickHouse knows `tcp`, which is then the default, and `tls`.",
+        "How it gets there. NetFlow and RADIUS know only `udp`; ClickHouse and Kafka know `tcp`, which is then the default, and `tls`.",
     ),
     row(
         ("logging.exporter", "collector"),
@@ -121,7 +121,7 @@ pub(super) const KEYS: &[KeyInfo] = &[
         InPlace,
         "\"192.0.2.9:4739\"",
         "Address and port of the collector. Usual ports: IPFIX 4739, NetFlow 2055, syslog 514, over TLS 6514, \
-         RADIUS accounting 1813, ClickHouse 8123, over TLS 8443.",
+         RADIUS accounting 1813, ClickHouse 8123, over TLS 8443, Kafka 9092. Of Kafka any broker: it names the others.",
     ),
     row(
         ("logging.exporter", "events"),
@@ -229,5 +229,13 @@ pub(super) const KEYS: &[KeyInfo] = &[
         InPlace,
         "\"carrack\"",
         "ClickHouse: who inserts.",
+    ),
+    row(
+        ("logging.exporter", "topic"),
+        Name,
+        Value("\"carrack-events\""),
+        InPlace,
+        "\"nat-events\"",
+        "Kafka: the topic, which must be there. A subscriber's messages go to one partition.",
     ),
 ];

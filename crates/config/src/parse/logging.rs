@@ -44,12 +44,18 @@ fn exporter(notes: &Notes, mut section: Section<'_>) -> Option<ExporterConfig> {
     if events.is_empty() && section.written("events").is_some() {
         notes.error(events.span, "an empty list; name the events, or leave the key out to send all");
     }
-    let is_clickhouse = protocol.as_ref().is_some_and(|at| at.value == ExportProtocol::ClickHouse);
-    if is_clickhouse && section.written("transport").is_none() {
-        transport.value = ExportTransport::Tcp;
-    }
-    if is_clickhouse && transport.value == ExportTransport::Udp {
-        notes.error(transport.span, "ClickHouse is reached by HTTP; set transport = \"tcp\" or \"tls\"");
+    let only_stream = match protocol.as_ref().map(|at| at.value) {
+        Some(ExportProtocol::ClickHouse) => Some("ClickHouse is reached by HTTP"),
+        Some(ExportProtocol::Kafka) => Some("Kafka is reached by connections"),
+        _ => None,
+    };
+    if let Some(why) = only_stream {
+        if section.written("transport").is_none() {
+            transport.value = ExportTransport::Tcp;
+        }
+        if transport.value == ExportTransport::Udp {
+            notes.error(transport.span, format!("{why}; set transport = \"tcp\" or \"tls\""));
+        }
     }
     let tls = tls(notes, &section, transport.value);
     if transport.value != ExportTransport::Udp {
@@ -71,6 +77,7 @@ fn exporter(notes: &Notes, mut section: Section<'_>) -> Option<ExporterConfig> {
         ("facility", ExportProtocol::Syslog, "syslog"),
         ("table", ExportProtocol::ClickHouse, "clickhouse"),
         ("user", ExportProtocol::ClickHouse, "clickhouse"),
+        ("topic", ExportProtocol::Kafka, "kafka"),
     ];
     for (key, its, word) in only {
         if let Some(span) = section.written(key).filter(|_| named.is_some_and(|named| named != its)) {
@@ -98,6 +105,7 @@ fn exporter(notes: &Notes, mut section: Section<'_>) -> Option<ExporterConfig> {
         secret_file,
         table: section.value("table"),
         user: section.value("user"),
+        topic: section.value("topic"),
     };
     // Without a collector there is a fault already; what else may be wrong was said above.
     collector.map(|_| read)

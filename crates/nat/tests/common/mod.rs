@@ -306,7 +306,8 @@ impl World {
 
     pub fn take_events(&mut self) {
         for nat in &mut self.nats {
-            self.events.extend(nat.drain_events(usize::MAX));
+            self.events.extend(nat.events());
+            nat.take_events(nat.events().len());
         }
     }
 

@@ -1,4 +1,4 @@
-//! What an exporter writes: flow messages, syslog or RADIUS accounting.
+//! What an exporter writes: flow messages, syslog, RADIUS accounting, rows or JSON.
 
 use carrack_config::{ExportProtocol, ExportTransport, ExporterConfig};
 
@@ -6,6 +6,7 @@ use super::Identity;
 use crate::clickhouse::Rows;
 use crate::context::Context;
 use crate::flow::{Emit, Encoder, Stamp, Unsent, Version};
+use crate::kafka::Messages;
 use crate::radius::Radius;
 use crate::record::Record;
 use crate::syslog::Syslog;
@@ -15,6 +16,7 @@ pub(crate) enum Format {
     Syslog(Syslog),
     Radius(Radius),
     Rows(Rows),
+    Messages(Messages),
 }
 
 impl Format {
@@ -32,6 +34,7 @@ impl Format {
             ExportProtocol::NetFlow9 => flow(Version::NetFlow9),
             ExportProtocol::Radius => Self::Radius(Radius::new(host)),
             ExportProtocol::ClickHouse => Self::Rows(Rows::new(host)),
+            ExportProtocol::Kafka => Self::Messages(Messages::new(host)),
             ExportProtocol::Syslog => {
                 let counted = config.transport != ExportTransport::Udp;
                 Self::Syslog(Syslog::new(config.facility, config.format, counted, host, identity.enterprise))
@@ -55,6 +58,7 @@ impl Format {
             Self::Syslog(syslog) => syslog.event(record, context, emit),
             Self::Radius(radius) => radius.event(record, context, emit),
             Self::Rows(rows) => rows.event(record, context, emit),
+            Self::Messages(messages) => messages.event(record, context, emit),
         }
     }
 

@@ -30,6 +30,7 @@ fn config(
         secret_file: None,
         table: String::new(),
         user: String::new(),
+        topic: String::new(),
     }
 }
 

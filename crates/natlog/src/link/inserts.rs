@@ -1,32 +1,26 @@
-//! Rows on their way into a database over HTTP: gathered to inserts of some size, one under way at a time, each answered.
+//! Rows on their way into a database, or messages to Kafka: gathered to inserts of some size, one under way at a time, each
+//! answered.
 //!
 //! A thread of its own waits for the answers, so that the exporter can move events to its spool meanwhile.
 
 use std::io;
 use std::mem;
-use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
-
-use carrack_config::ExporterConfig;
-use ureq::http::Uri;
-use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
-use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
-use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
-
-use crate::clickhouse::COLUMNS;
 
 /// Rows wait for others up to this size or time: every insert is a file for the database to merge.
 const INSERT_BYTES: usize = 4 << 20;
 const INSERT_WAIT: Duration = Duration::from_secs(1);
 /// Bytes that may wait while an insert is under way.
 const BUFFER_BYTES: usize = 16 << 20;
-const CONNECT: Duration = Duration::from_secs(3);
-/// How long the database may take for one insert.
-const ANSWER: Duration = Duration::from_secs(60);
-/// Of what the database says when something is wrong, the beginning is enough.
-const COMPLAINT_BYTES: usize = 300;
+
+/// Where inserts go. Its calls wait for the answer; what they return is a sentence.
+pub(super) trait Target: Send + 'static {
+    /// Is there somebody who will take them?
+    fn look(&mut self) -> Result<(), String>;
+    /// Takes what was put, one behind the other; it is safe there when this returns.
+    fn insert(&mut self, rows: Vec<u8>) -> Result<(), String>;
+}
 
 /// Inserts and what became of them.
 #[derive(Debug)]
@@ -45,19 +39,18 @@ pub(crate) struct Inserts {
 }
 
 impl Inserts {
-    /// Asks the database for the table at once: what is wrong is known before events are.
-    pub(crate) fn open(config: &ExporterConfig, password: Option<String>) -> io::Result<Self> {
-        let client = Client::new(config, password)?;
+    /// Looks at once: what is wrong is known before events are.
+    pub(super) fn open(mut target: impl Target) -> io::Result<Self> {
         let (to, bodies) = sync_channel::<Vec<u8>>(1);
         let (done, answers) = sync_channel(1);
         std::thread::Builder::new().name("log-insert".into()).spawn(move || {
-            let mut answer = client.look();
+            let mut answer = target.look();
             loop {
                 if done.send(answer).is_err() {
                     return;
                 }
                 let Ok(body) = bodies.recv() else { return };
-                answer = client.insert(&body);
+                answer = target.insert(body);
             }
         })?;
         Ok(Self {
@@ -121,96 +114,4 @@ impl Inserts {
         }
         Ok(())
     }
-}
-
-/// The database, as HTTP reaches it.
-struct Client {
-    agent: ureq::Agent,
-    url: String,
-    table: String,
-    user: String,
-    password: Option<String>,
-}
-
-impl Client {
-    fn new(config: &ExporterConfig, password: Option<String>) -> io::Result<Self> {
-        let mut settings = ureq::Agent::config_builder()
-            .http_status_as_error(false)
-            .timeout_connect(Some(CONNECT))
-            .timeout_global(Some(ANSWER))
-            .proxy(None)
-            .user_agent("carrack");
-        let (mut scheme, mut host) = ("http", config.collector.to_string());
-        if let Some(tls) = &config.tls {
-            let roots = RootCerts::new_with_certs(&authorities(&tls.ca)?);
-            settings = settings.tls_config(TlsConfig::builder().root_certs(roots).build());
-            scheme = "https";
-            if let Some(name) = &tls.name {
-                host = format!("{name}:{}", config.collector.port());
-            }
-        }
-        let resolver = Fixed(config.collector);
-        Ok(Self {
-            agent: ureq::Agent::with_parts(settings.build(), DefaultConnector::default(), resolver),
-            url: format!("{scheme}://{host}/"),
-            table: config.table.clone(),
-            user: config.user.clone(),
-            password,
-        })
-    }
-
-    /// Is the table there, with all columns?
-    fn look(&self) -> Result<(), String> {
-        self.ask(&format!("SELECT {COLUMNS} FROM {} LIMIT 0", self.table), &[])
-    }
-
-    fn insert(&self, rows: &[u8]) -> Result<(), String> {
-        self.ask(&format!("INSERT INTO {} ({COLUMNS}) FORMAT RowBinary", self.table), rows)
-    }
-
-    fn ask(&self, query: &str, body: &[u8]) -> Result<(), String> {
-        let mut request =
-            self.agent.post(&self.url).query("query", query).header("X-ClickHouse-User", &self.user);
-        if let Some(password) = &self.password {
-            request = request.header("X-ClickHouse-Key", password);
-        }
-        let mut response = request.send(body).map_err(|error| error.to_string())?;
-        let said = response.body_mut().read_to_string().map_err(|error| error.to_string())?;
-        if response.status().is_success() {
-            return Ok(());
-        }
-        let said: String = said.trim().chars().take(COMPLAINT_BYTES).collect();
-        Err(format!("the database answers {}: {said}", response.status().as_u16()))
-    }
-}
-
-/// The collector's address is known; its name is only what its certificate bears.
-#[derive(Debug)]
-struct Fixed(SocketAddr);
-
-impl Resolver for Fixed {
-    fn resolve(
-        &self,
-        _: &Uri,
-        _: &ureq::config::Config,
-        _: NextTimeout,
-    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
-        let mut addresses = self.empty();
-        addresses.push(self.0);
-        Ok(addresses)
-    }
-}
-
-fn authorities(path: &Path) -> io::Result<Vec<Certificate<'static>>> {
-    let unusable = |why: &dyn std::fmt::Display| {
-        io::Error::other(format!("{} holds no usable certificates: {why}", path.display()))
-    };
-    let text = std::fs::read(path).map_err(|error| unusable(&error))?;
-    let mut certificates = Vec::new();
-    for item in parse_pem(&text) {
-        if let PemItem::Certificate(certificate) = item.map_err(|error| unusable(&error))? {
-            certificates.push(certificate);
-        }
-    }
-    if certificates.is_empty() { Err(unusable(&"it has none")) } else { Ok(certificates) }
 }

@@ -239,6 +239,7 @@ from_word! {
         "syslog" => ExportProtocol::Syslog,
         "radius" => ExportProtocol::Radius,
         "clickhouse" => ExportProtocol::ClickHouse,
+        "kafka" => ExportProtocol::Kafka,
     }
     ExportTransport {
         "udp" => ExportTransport::Udp,
