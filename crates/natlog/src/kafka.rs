@@ -146,7 +146,7 @@ mod tests {
             String::from_utf8_lossy(message.text),
             "{\"time\":\"2026-03-03T14:03:22.500Z\",\"time_ms\":1772546602500,\"router\":\"edge \\\"1\\\"\",\
              \"worker\":0,\"kind\":\"block-allocated\",\"inside\":\"100.64.3.9\",\"outside\":\"203.0.113.7\",\
-             \"first\":4608,\"last\":5119}"
+             \"first\":4608,\"last\":5119,\"count\":1}"
         );
         let (message, rest) = first(rest).unwrap();
         assert_eq!((message.key, rest), (&b"edge \\\"1\\\""[..], &[][..]));
