@@ -83,7 +83,7 @@ impl ForwardReport {
             "  {:<26}{:>12.2} Mpps   ({:.2} Gbit/s at {} bytes)",
             "forwarded", self.mpps, self.gbps_l2, self.frame_bytes
         );
-        println!("  {:<26}{:>12.2} Mpps   ({} workers)", "per worker", self.mpps_per_worker, self.workers);
+        println!("  {:<26}{:>12.2} Mpps   (workers: {})", "per worker", self.mpps_per_worker, self.workers);
         println!("  {:<26}{:>12.1} cycles", "per packet", self.cycles_per_packet);
         println!("  {:<26}{:>12.1} cycles", "  of which the router", router);
         println!("  {:<26}{:>12.1} cycles", "  of which the generator", self.generator_cycles_per_packet);

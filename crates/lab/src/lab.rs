@@ -18,7 +18,7 @@ use crate::servers;
 use crate::state::{self, State};
 
 /// How long a server or the router may take to become ready.
-const READY_LIMIT: Duration = Duration::from_secs(20);
+const READY_LIMIT: Duration = Duration::from_secs(60);
 /// How long a program gets to end by itself when the lab goes down. The daemon restores its interfaces in that time.
 const GRACE: Duration = Duration::from_secs(3);
 
@@ -44,7 +44,7 @@ impl Lab {
     /// Creates namespaces and links, starts the servers and the router, and waits until all answer.
     ///
     /// Clears what a killed lab of the same name left. Fails, leaving nothing, when the machine lacks something, the
-    /// name is in use, or anything does not become ready in 20 s; the error then holds the end of its log.
+    /// name is in use, or anything does not become ready in 60 s; the error then holds the end of its log.
     pub fn up(options: Options) -> Result<Lab> {
         let name = &options.name;
         if !plan::valid_name(name) {
@@ -281,7 +281,7 @@ impl Lab {
             let why = if recorded && !self.running(what) {
                 "ended instead of getting ready"
             } else if started.elapsed() > READY_LIMIT {
-                "did not get ready in 20 s"
+                "did not get ready in 60 s"
             } else if command::interrupted() {
                 bail!("interrupted");
             } else {

@@ -31,6 +31,9 @@ mod report;
 
 pub(crate) use report::print;
 
+/// How long both sides may take to be found: beside other work those who answer wait for a CPU.
+const NEIGHBOUR_LIMIT: Duration = Duration::from_secs(30);
+
 /// What to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
@@ -119,11 +122,12 @@ pub(crate) fn run(options: &Options, mut tell: impl FnMut(&str)) -> Result<Repor
         runs: Vec::new(),
     };
     for flows in &options.flows {
-        tell(&format!("{flows} flows: starting generator, reflector and carrack …"));
+        let title = if *flows == 1 { "1 flow".to_owned() } else { format!("{flows} flows") };
+        tell(&format!("{title}: starting generator, reflector and carrack …"));
         let mut measured = || {
             let mut rig = Rig::start(options, &directory, cores, ring_log2, own_reflector, *flows)?;
             rig.introduce()?;
-            tell(&format!("{flows} flows: measuring for {} s …", options.seconds));
+            tell(&format!("{title}: measuring for {} s …", options.seconds));
             rig.measure(*flows, options.seconds)
         };
         report.runs.push(measured().map_err(|error| directory.explain(error))?);
@@ -204,8 +208,11 @@ impl Rig {
     fn await_neighbour(&mut self, interface: &str) -> Result<()> {
         let started = Instant::now();
         while !self.daemon.has_neighbour(interface)? {
-            if started.elapsed() > Duration::from_secs(5) {
-                bail!("carrack found no neighbour on its {interface} side in 5 s");
+            if started.elapsed() > NEIGHBOUR_LIMIT {
+                bail!(
+                    "carrack found no neighbour on its {interface} side in {} s",
+                    NEIGHBOUR_LIMIT.as_secs()
+                );
             }
             if interrupted() {
                 bail!("interrupted");

@@ -65,6 +65,15 @@ fn serve_at(lab: &mut Lab, ns: Ns, address: &str) {
     let port = PORT.to_string();
     let argv = ["python3", "-u", "-m", "http.server", &port, "--bind", address, "--directory", &home];
     lab.start(ns, "asked-web", &argv).unwrap();
+    let at = (address.parse::<IpAddr>().unwrap(), PORT);
+    // On a busy machine an interpreter takes its time to start. A connection to no address is one to the host itself.
+    let listens = within(lab, ns, move || {
+        (0..600).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            std::net::TcpStream::connect(at).is_ok()
+        })
+    });
+    assert!(listens, "{}", lab.log("asked-web"));
 }
 
 fn reaches(lab: &Lab, from: Ns, (ip, port): (IpAddr, u16)) -> bool {
@@ -145,7 +154,7 @@ fn a_mapping_and_the_epoch_outlive_a_restart_of_the_daemon() {
         let at = place(&mapping);
         (mapping, at)
     });
-    assert!(reaches(&lab, Ns::Inet, at));
+    assert!(reaches(&lab, Ns::Inet, at), "{}", lab.log("router"));
     let epoch = mapping.gateway_epoch();
     std::thread::sleep(std::time::Duration::from_secs(2));
     lab.stop("router");

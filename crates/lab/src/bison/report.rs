@@ -51,7 +51,7 @@ pub(crate) fn print(report: &Report) {
     }
     let churned = &report.churned;
     say(&format!(
-        "\nmanagement: {} sessions asked to be deleted, {} deleted; {} snapshots, the last of {} rows in {:.1} s",
+        "\nmanagement: {} sessions asked to be deleted, {} deleted; snapshots: {}, the last of {} rows in {:.1} s",
         number(churned.asked),
         number(churned.deleted),
         churned.snapshots,

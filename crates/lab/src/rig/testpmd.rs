@@ -22,7 +22,7 @@ pub(crate) const MEMORY_MIB: u64 = 96;
 
 const PROMPT: &str = "testpmd> ";
 /// Starting takes about a second; a command is answered at once, `stop` after the last burst.
-const ANSWER_LIMIT: Duration = Duration::from_secs(20);
+const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 /// Packet buffers. Its ring of the memif, a burst and its cache take a part of them.
 const BUFFERS: u32 = 32_767;
 

@@ -28,7 +28,7 @@ pub(crate) struct Place {
     pub shared: bool,
 }
 
-const READY_LIMIT: Duration = Duration::from_secs(20);
+const READY_LIMIT: Duration = Duration::from_secs(60);
 /// Equal counts, a tenth of a second apart, until nothing more is expected: on a busy machine the others wait for a CPU.
 const QUIET_READINGS: u32 = 10;
 
