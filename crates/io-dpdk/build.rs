@@ -13,8 +13,7 @@ const LIBRARY_SINCE_23_11: &str = "rte_log";
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed=shim/shim.c");
-    println!("cargo::rerun-if-changed=shim/shim.h");
+    println!("cargo::rerun-if-changed=shim");
     println!("cargo::rerun-if-env-changed=PKG_CONFIG_PATH");
     let atleast = format!("--atleast-version={DPDK_VERSION_MIN}");
     if pkg_config(&[&atleast]).is_none() {
@@ -26,7 +25,7 @@ fn main() {
         );
     }
     let mut shim = cc::Build::new();
-    shim.file("shim/shim.c").warnings(true).extra_warnings(true).std("gnu11").opt_level(3);
+    shim.files(["shim/shim.c", "shim/steer.c"]).warnings(true).extra_warnings(true).std("gnu11").opt_level(3);
     for flag in pkg_config(&["--cflags"]).unwrap_or_default().split_whitespace() {
         // System headers, so that DPDK's own warnings stay out of ours.
         match flag.strip_prefix("-I") {

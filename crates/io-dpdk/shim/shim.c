@@ -1,6 +1,7 @@
 /* See shim.h. */
 #define _GNU_SOURCE
 #include "shim.h"
+#include "steer.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -504,19 +505,16 @@ static uint16_t within(uint16_t wanted, const struct rte_eth_desc_lim *limits)
 	return wanted;
 }
 
-static int configure(uint16_t port, struct carrack_port_options *options, const struct rte_eth_dev_info *info)
+static int configure(uint16_t port, const struct carrack_port_options *options, const struct rte_eth_dev_info *info,
+		     bool *is_by_address)
 {
+	uint8_t key[STEER_KEY_MAX];
 	struct rte_eth_conf conf;
-	uint64_t by_address = info->flow_type_rss_offloads & RTE_ETH_RSS_IP;
 
 	memset(&conf, 0, sizeof(conf));
 	if (options->mtu > RTE_ETHER_MTU)
 		conf.rxmode.mtu = options->mtu;
-	options->rss = options->queues > 1 && by_address != 0;
-	if (options->rss) {
-		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
-		conf.rx_adv_conf.rss_conf.rss_hf = by_address;
-	}
+	*is_by_address = steer_configure(options, info, key, &conf);
 	/* Every frame comes from one pool and has one reference, which some drivers send faster. */
 	conf.txmode.offloads = info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
 	return rte_eth_dev_configure(port, options->queues, options->queues, &conf);
@@ -541,13 +539,14 @@ static int setup_queues(uint16_t port, const struct carrack_port_options *option
 int carrack_port_start(uint16_t port, struct carrack_port_options *options, void *pool)
 {
 	struct rte_eth_dev_info info;
+	bool is_by_address = false;
 	int failed = rte_eth_dev_info_get(port, &info);
 
 	if (failed)
 		return failed;
 	if (options->queues > info.max_rx_queues || options->queues > info.max_tx_queues)
 		return -ERANGE;
-	failed = configure(port, options, &info);
+	failed = configure(port, options, &info, &is_by_address);
 	if (!failed)
 		failed = setup_queues(port, options, &info, pool);
 	if (!failed && options->mtu > 0)
@@ -556,6 +555,10 @@ int carrack_port_start(uint16_t port, struct carrack_port_options *options, void
 		failed = 0;
 	if (!failed)
 		failed = is_memif(&info) ? memif_start(port, options->queues, options->client) : rte_eth_dev_start(port);
+	options->spread = CARRACK_SPREAD_NOT;
+	if (!failed && options->queues > 1 && (info.flow_type_rss_offloads & RTE_ETH_RSS_IP) != 0)
+		options->spread = steer_started(port, options, &info, is_by_address) ? CARRACK_SPREAD_AS_ASKED
+										     : CARRACK_SPREAD_ANYHOW;
 	/* Not every driver can; those start from zero. */
 	if (!failed)
 		(void)rte_eth_stats_reset(port);

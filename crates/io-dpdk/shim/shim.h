@@ -21,6 +21,17 @@ struct carrack_rx_drops {
 	uint64_t packets;
 };
 
+/* Which address decides the receive queue, where the device can be told. */
+#define CARRACK_STEER_NOT 0
+#define CARRACK_STEER_SOURCE 1
+#define CARRACK_STEER_DESTINATION 2
+#define CARRACK_STEERING_SLOTS 128
+
+/* How packets come to the queues. */
+#define CARRACK_SPREAD_NOT 0
+#define CARRACK_SPREAD_ANYHOW 1
+#define CARRACK_SPREAD_AS_ASKED 2
+
 struct carrack_port_options {
 	uint16_t queues;
 	uint16_t rx_descriptors;
@@ -28,7 +39,10 @@ struct carrack_port_options {
 	uint16_t mtu; /* 0: the device's own */
 	int promiscuous;
 	int client; /* the client of a memif: starts without its server, and connects as soon and as often as there is one */
-	int rss; /* out: 1 when the device spreads packets by address */
+	int steer_by; /* CARRACK_STEER_ */
+	uint8_t steer_key[4]; /* of the Toeplitz hash, over and over */
+	uint16_t steer_table[CARRACK_STEERING_SLOTS]; /* the queue for each value of the hash's lowest bits */
+	int spread; /* out: CARRACK_SPREAD_ */
 };
 
 struct carrack_link {

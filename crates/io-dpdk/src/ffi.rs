@@ -10,6 +10,9 @@ pub(crate) struct RxDrops {
     pub packets: u64,
 }
 
+/// Entries of the table of queues.
+pub(crate) const STEERING_SLOTS: usize = 128;
+
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StartOptions {
@@ -19,7 +22,10 @@ pub(crate) struct StartOptions {
     pub mtu: u16,
     pub promiscuous: c_int,
     pub client: c_int,
-    pub rss: c_int,
+    pub steer_by: c_int,
+    pub steer_key: [u8; 4],
+    pub steer_table: [u16; STEERING_SLOTS],
+    pub spread: c_int,
 }
 
 #[repr(C)]

@@ -17,5 +17,5 @@ pub use eal::{Dpdk, EalOptions, dpdk_version};
 pub use error::DpdkError;
 pub use offload::{GuardOptions, OffloadChange, OffloadError, OffloadGuard, restore_stale};
 pub use pool::{DpdkPool, PoolUsage};
-pub use port::{PortOptions, PortWatch};
+pub use port::{PortOptions, PortWatch, Spread, Steer, SteerBy};
 pub use stale::remove_stale_files;

@@ -12,6 +12,38 @@ use std::ffi::{CString, c_int};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+/// Which address of an IPv4 packet decides the queue that receives it, where the device can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SteerBy {
+    /// The source.
+    Source,
+    /// The destination.
+    Destination,
+}
+
+/// How a device is asked to spread packets over its receive queues.
+#[derive(Clone, Copy, Debug)]
+pub struct Steer {
+    /// By which address.
+    pub by: SteerBy,
+    /// Key of the Toeplitz hash, over and over.
+    pub key: [u8; 4],
+    /// The queue for each value of the hash's lowest seven bits.
+    pub table: [u16; ffi::STEERING_SLOTS],
+}
+
+/// How packets come to the receive queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spread {
+    /// As the device's driver has it: one queue, or nothing is known.
+    #[default]
+    Unknown,
+    /// By a hash of the device's own.
+    ByItsHash,
+    /// As was asked.
+    AsAsked,
+}
+
 /// How to open a port.
 #[derive(Clone, Debug)]
 pub struct PortOptions {
@@ -29,6 +61,8 @@ pub struct PortOptions {
     pub mtu: Option<u16>,
     /// Receives packets to any address.
     pub promiscuous: bool,
+    /// Which queue is to receive what.
+    pub steer: Option<Steer>,
 }
 
 impl Default for PortOptions {
@@ -41,6 +75,7 @@ impl Default for PortOptions {
             tx_descriptors: 1024,
             mtu: None,
             promiscuous: true,
+            steer: None,
         }
     }
 }
@@ -49,6 +84,7 @@ impl Default for PortOptions {
 #[derive(Clone)]
 pub struct PortWatch {
     name: Arc<str>,
+    spread: Spread,
     port: Weak<Port>,
 }
 
@@ -61,6 +97,11 @@ impl PortWatch {
     /// Address, size limit and state; `None` once the port is closed.
     pub fn link(&self) -> Option<LinkInfo> {
         Some(self.port.upgrade()?.link())
+    }
+
+    /// How packets come to the receive queues.
+    pub fn spread(&self) -> Spread {
+        self.spread
     }
 
     /// Counters since the port was opened; `None` once it is closed.
@@ -100,7 +141,7 @@ pub(crate) fn open(
         name => name.into(),
     };
     let port = Arc::new(attach(environment.clone(), device, dpdk, name.clone(), kernel_mtu)?);
-    start(&port, device, &options)?;
+    let spread = start(&port, device, &options)?;
     let queue = |queue| -> Box<dyn PacketIo> {
         Box::new(DpdkQueue {
             port: port.clone(),
@@ -110,7 +151,7 @@ pub(crate) fn open(
             drops: ffi::RxDrops::default(),
         })
     };
-    let watch = PortWatch { name, port: Arc::downgrade(&port) };
+    let watch = PortWatch { name, spread, port: Arc::downgrade(&port) };
     Ok(((0..options.queues).map(queue).collect(), watch))
 }
 
@@ -272,7 +313,7 @@ fn attach(
     Ok(Port { environment, id, name, bus, dpdk_name, kernel_mtu, unusable })
 }
 
-fn start(port: &Port, device: &DeviceSpec, options: &PortOptions) -> Result<(), DpdkError> {
+fn start(port: &Port, device: &DeviceSpec, options: &PortOptions) -> Result<Spread, DpdkError> {
     // A kernel interface's limit is the kernel's to keep: the guard sets it, and sets it back.
     let mtu = if device.kernel_interface().is_some() { None } else { options.mtu };
     let mut start = ffi::StartOptions {
@@ -282,13 +323,24 @@ fn start(port: &Port, device: &DeviceSpec, options: &PortOptions) -> Result<(), 
         mtu: mtu.unwrap_or(0),
         promiscuous: c_int::from(options.promiscuous),
         client: c_int::from(matches!(device, DeviceSpec::Memif { role: MemifRole::Client, .. })),
-        rss: 0,
+        steer_by: match options.steer.map(|steer| steer.by) {
+            None => 0,
+            Some(SteerBy::Source) => 1,
+            Some(SteerBy::Destination) => 2,
+        },
+        steer_key: options.steer.map_or([0; 4], |steer| steer.key),
+        steer_table: options.steer.map_or([0; ffi::STEERING_SLOTS], |steer| steer.table),
+        spread: 0,
     };
     take_log();
     // SAFETY: the port is attached, the options are writable, the pool lives as long as the environment.
     let result = unsafe { ffi::carrack_port_start(port.id, &mut start, port.environment.pool()) };
     match result {
-        0 => Ok(()),
+        0 => Ok(match start.spread {
+            2 => Spread::AsAsked,
+            1 => Spread::ByItsHash,
+            _ => Spread::Unknown,
+        }),
         result if result == -libc::ERANGE => Err(DpdkError::new(format!(
             "{device} has fewer than the {} queues asked for. Use fewer workers on it.",
             options.queues

@@ -14,6 +14,7 @@ use crate::policy::{Assignment, Instance, Mapping, NatPolicy, StaticRule};
 use crate::rules::Rules;
 use crate::slices::Slices;
 use crate::spis::Spis;
+use crate::steering::Steering;
 
 /// Tells the hash for steering from those for tables.
 const STEERING: u64 = 0x7374_6565 << 32;
@@ -117,6 +118,7 @@ pub struct Directory {
     /// By instance.
     nat64: Vec<Option<Nat64>>,
     hasher: KeyedHasher,
+    steering: Steering,
     workers: u8,
     pub(crate) spis: Arc<Spis>,
 }
@@ -172,6 +174,7 @@ impl Directory {
             by_via: Vec::new(),
             nat64: policy.instances.iter().map(|i| i.nat64.clone()).collect(),
             hasher: KeyedHasher::new(group.seed()),
+            steering: group.steering().clone(),
             workers: group.workers(),
             spis: Arc::clone(&group.spis),
         };
@@ -427,12 +430,16 @@ impl Directory {
         self.owner_of(vrf, Inside::V4(ip))
     }
 
-    /// The worker that owns a subscriber.
+    /// The worker that owns a subscriber: of an IPv4 address the one that a network card can tell, too, whatever the
+    /// routing instance.
     #[inline]
     #[must_use]
     pub fn owner_of(&self, vrf: VrfId, subscriber: Inside) -> WorkerId {
         if self.workers == 1 {
             return WorkerId(0);
+        }
+        if let Inside::V4(address) = subscriber {
+            return self.steering.worker_of(address);
         }
         // Not the hash that the subscriber's index entry is found by: a worker's subscribers would all share its high
         // bits, and crowd into as small a part of their index.

@@ -18,16 +18,20 @@ use crate::policy::{Assignment, Instance, Pool};
 use crate::rng::Rng;
 use crate::slices::Slices;
 use crate::spis::Spis;
+use crate::steering::Steering;
 
-/// Addresses whose home blocks are tried before any other worker's: keeps blocks at home, where NIC and rings expect
-/// them, unless a pool runs short.
+/// Addresses whose home blocks are tried before any other worker's: keeps blocks at home, where the network card delivers
+/// their packets, unless a pool runs short.
 const HOME_TRIES: usize = 4;
+/// Addresses that are looked at in each try, if all before have no free block.
+const HOMES_SEEN: usize = 64;
 
 /// What all workers of a daemon share: their number, the secret of their hashes, and who owns which port block.
 #[derive(Debug)]
 pub struct WorkerGroup {
     workers: u8,
     seed: [u64; 4],
+    steering: Steering,
     /// Taken at start and at reload only.
     maps: Mutex<Vec<Weak<BlockMap>>>,
     /// Whose ESP is.
@@ -39,7 +43,8 @@ impl WorkerGroup {
     #[must_use]
     pub fn new(workers: u8, seed: [u64; 4]) -> Arc<Self> {
         let spis = Arc::new(Spis::new(seed));
-        Arc::new(Self { workers: workers.max(1), seed, maps: Mutex::new(Vec::new()), spis })
+        let steering = Steering::new(workers, seed[0]);
+        Arc::new(Self { workers: workers.max(1), seed, steering, maps: Mutex::new(Vec::new()), spis })
     }
 
     /// How many workers.
@@ -52,6 +57,12 @@ impl WorkerGroup {
     #[must_use]
     pub const fn seed(&self) -> [u64; 4] {
         self.seed
+    }
+
+    /// Which worker an address leads to.
+    #[must_use]
+    pub const fn steering(&self) -> &Steering {
+        &self.steering
     }
 
     /// The map of an instance's pools; the same one for every worker that asks for the same pools.
@@ -67,7 +78,7 @@ impl WorkerGroup {
         if let Some(found) = living.iter().find(same) {
             return Arc::clone(found);
         }
-        let map = Arc::new(BlockMap::new(instance, layouts, self.workers, &living));
+        let map = Arc::new(BlockMap::new(instance, layouts, &self.steering, self.workers, &living));
         maps.push(Arc::downgrade(&map));
         map
     }
@@ -119,6 +130,24 @@ fn ranges_of(instance: &Instance) -> Vec<RangeOfPool> {
     ranges
 }
 
+/// Where an address's free blocks are at home.
+#[derive(Debug, Clone, Copy)]
+enum Home {
+    /// All with the worker that packets to the address reach.
+    One(u8),
+    /// So many with each worker, with the last one perhaps fewer: where there are too few addresses to give each some.
+    Each(u16),
+}
+
+impl Home {
+    fn of(self, block: u16) -> u8 {
+        match self {
+            Self::One(worker) => worker,
+            Self::Each(blocks) => (block / blocks) as u8,
+        }
+    }
+}
+
 /// The blocks of one pool address.
 #[derive(Debug)]
 struct AddressBlocks {
@@ -127,8 +156,7 @@ struct AddressBlocks {
     first: u16,
     /// Ports of a block are `1 << shift`.
     shift: u32,
-    /// Blocks at home with each worker, the last one's may be fewer.
-    home: u16,
+    home: Home,
     /// One byte a block.
     owners: Box<[AtomicU8]>,
     /// One bit a block: set while it is free.
@@ -136,21 +164,30 @@ struct AddressBlocks {
 }
 
 impl AddressBlocks {
-    fn new(pool: &Pool, instance: &Instance, layout: Layout, workers: u8) -> Self {
+    /// `at_home` is the worker with whom all blocks are at home; without one each of `workers` has some.
+    fn new(pool: &Pool, instance: &Instance, layout: Layout, at_home: Option<WorkerId>, workers: u8) -> Self {
         let Some(rules) = instance.assignment.blocks() else {
             let none = || Vec::new().into_boxed_slice();
-            return Self { layout, first: 0, shift: 0, home: 1, owners: none(), free: Box::new([]) };
+            return Self {
+                layout,
+                first: 0,
+                shift: 0,
+                home: Home::Each(1),
+                owners: none(),
+                free: Box::new([]),
+            };
         };
         let slices = Slices::of(pool, instance.assignment, workers);
         let blocks = slices.units();
-        let home = slices.units_of_each().max(1);
+        let each = slices.units_of_each().max(1) as u16;
+        let home = at_home.map_or(Home::Each(each), |worker| Home::One(worker.0));
         let word = |at: u32| (0..64).filter(|bit| at * 64 + bit < blocks).fold(0, |w, bit| w | 1u64 << bit);
         Self {
             layout,
             first: instance.assignment.cut_range(pool).0,
             shift: rules.size.max(1).trailing_zeros(),
-            home: home as u16,
-            owners: (0..blocks).map(|block| AtomicU8::new((block / home) as u8)).collect(),
+            home,
+            owners: (0..blocks).map(|block| AtomicU8::new(home.of(block as u16))).collect(),
             free: (0..blocks.div_ceil(64)).map(|at| AtomicU64::new(word(at))).collect(),
         }
     }
@@ -160,13 +197,15 @@ impl AddressBlocks {
         self.owners.len() as u16
     }
 
-    fn home_of(&self, block: u16) -> u8 {
-        (block / self.home) as u8
-    }
-
     fn home_range(&self, worker: u8) -> Range<u16> {
-        let first = (u32::from(self.home) * u32::from(worker)).min(u32::from(self.blocks())) as u16;
-        first..first.saturating_add(self.home).min(self.blocks())
+        match self.home {
+            Home::One(home) if home == worker => 0..self.blocks(),
+            Home::One(_) => 0..0,
+            Home::Each(blocks) => {
+                let first = (u32::from(blocks) * u32::from(worker)).min(u32::from(self.blocks())) as u16;
+                first..first.saturating_add(blocks).min(self.blocks())
+            }
+        }
     }
 
     fn has_free(&self) -> bool {
@@ -236,7 +275,7 @@ impl AddressBlocks {
     }
 
     fn release(&self, block: u16) {
-        let home = self.home_of(block);
+        let home = self.home.of(block);
         if let Some(owner) = self.owners.get(usize::from(block))
             && owner.load(Ordering::Relaxed) != home
         {
@@ -256,6 +295,8 @@ pub(crate) struct BlockMap {
     layouts: Vec<Layout>,
     ranges: Vec<RangeOfPool>,
     addresses: Vec<Arc<AddressBlocks>>,
+    /// By worker, the addresses with blocks at home with it.
+    homes: Vec<Vec<u16>>,
     /// One bit an address: clear when it has no free block.
     with_free: Vec<AtomicU64>,
     /// Blocks that each worker has claimed.
@@ -276,7 +317,14 @@ const IN_FORCE: u8 = 1;
 const WITHDRAWN: u8 = 2;
 
 impl BlockMap {
-    fn new(instance: &Instance, layouts: Vec<Layout>, workers: u8, living: &[Arc<Self>]) -> Self {
+    fn new(
+        instance: &Instance,
+        layouts: Vec<Layout>,
+        steering: &Steering,
+        workers: u8,
+        living: &[Arc<Self>],
+    ) -> Self {
+        let is_steered = gives_each_worker_some(instance, steering, workers);
         let vrf = instance.outside_vrf.0;
         let living: Vec<&Arc<Self>> = living.iter().filter(|map| map.vrf == vrf).collect();
         let mut shared = vec![(false, false); living.len()];
@@ -293,13 +341,19 @@ impl BlockMap {
                         *differs = true;
                     }
                 }
-                let fresh = || Arc::new(AddressBlocks::new(pool, instance, layout.clone(), workers));
+                let at_home = is_steered.then(|| steering.worker_of(ip));
+                let fresh = || Arc::new(AddressBlocks::new(pool, instance, layout.clone(), at_home, workers));
                 addresses.push(kept.unwrap_or_else(fresh));
             }
         }
         let before = living.iter().zip(shared).filter(|(_, (shares, _))| *shares);
+        let homes = (0..workers).map(|worker| {
+            let numbers = (0..).zip(&addresses).filter(|(_, address)| !address.home_range(worker).is_empty());
+            numbers.map(|(number, _): (u16, _)| number).collect()
+        });
         let this = Self {
             vrf,
+            homes: homes.collect(),
             ranges: ranges_of(instance),
             with_free: (0..addresses.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
             claimed: (0..workers).map(|_| AtomicU64::new(0)).collect(),
@@ -364,7 +418,7 @@ impl BlockMap {
     pub(crate) fn is_home(&self, number: u16, port: u16, worker: WorkerId) -> bool {
         let Some(address) = self.address(number) else { return false };
         let block = port.checked_sub(address.first).map(|offset| offset >> address.shift);
-        block.is_some_and(|block| block < address.blocks() && address.home_of(block) == worker.0)
+        block.is_some_and(|block| block < address.blocks() && address.home.of(block) == worker.0)
     }
 
     /// Claims a block of one address: one at home with the worker, else anybody's.
@@ -382,13 +436,14 @@ impl BlockMap {
 
     /// Claims a block of any address; at random, so that subscribers spread over addresses.
     pub(crate) fn claim_any(&self, worker: WorkerId, rng: &mut Rng) -> Option<(u16, u16)> {
+        let homes = self.homes.get(worker.index()).map_or(&[][..], Vec::as_slice);
         for _ in 0..HOME_TRIES {
-            let number = self.next_with_free(rng.below(self.addresses.len()))?;
+            if homes.is_empty() {
+                break;
+            }
+            let Some(number) = self.home_with_free(homes, rng.below(homes.len())) else { continue };
             let address = self.address(number)?;
             let home = address.home_range(worker.0);
-            if home.is_empty() {
-                continue;
-            }
             let start = home.start + rng.below(home.len()) as u16;
             if let Some(block) = address.claim(&home, start, worker.0) {
                 self.note_claim(number, address);
@@ -481,6 +536,17 @@ impl BlockMap {
         }
     }
 
+    /// The first of these addresses from that place on, round and round, that may have a free block; not more than
+    /// [`HOMES_SEEN`] are looked at.
+    fn home_with_free(&self, homes: &[u16], from: usize) -> Option<u16> {
+        let places = homes.iter().skip(from).chain(homes).take(HOMES_SEEN.min(homes.len()));
+        let may_have = |number: &u16| {
+            let word = self.with_free.get(usize::from(*number / 64));
+            word.is_some_and(|word| word.load(Ordering::Relaxed) >> (*number % 64) & 1 != 0)
+        };
+        places.copied().find(|number| may_have(number))
+    }
+
     /// The first address from that number on, round and round, that may have a free block.
     fn next_with_free(&self, from: usize) -> Option<u16> {
         let words = self.with_free.len();
@@ -496,6 +562,18 @@ impl BlockMap {
         }
         None
     }
+}
+
+/// Has every worker a fair share of the pools' addresses, half of the mean at least, when each belongs to whom it leads to?
+fn gives_each_worker_some(instance: &Instance, steering: &Steering, workers: u8) -> bool {
+    let mut counts = vec![0_usize; usize::from(workers)];
+    for ip in instance.pools.iter().flat_map(|pool| &pool.ranges).flat_map(|range| range.first..=range.last) {
+        if let Some(count) = counts.get_mut(steering.worker_of(ip).index()) {
+            *count += 1;
+        }
+    }
+    let all: usize = counts.iter().sum();
+    all > 0 && counts.iter().all(|count| count * 2 * usize::from(workers) >= all)
 }
 
 #[cfg(test)]

@@ -65,6 +65,33 @@ fn both_directions_of_a_flow_reach_its_owner_whoever_receives_them() {
     }
 }
 
+/// A network card that is told key, table and which address to hash delivers both directions to the owner: nothing is
+/// handed over.
+#[test]
+fn what_a_card_steers_by_address_is_its_receiver_s_own() {
+    for count in [2, 3, 16] {
+        let mut world = World::new(count, SIZES, HANDOVER_SLOTS, |s| {
+            let mut policy = (*s.nat).clone();
+            policy.instances[0].pools[0].ranges = vec!["198.18.0.0/24".parse().unwrap()];
+            s.nat = Arc::new(policy);
+        });
+        hosts().iter().for_each(|host| world.know(IF_IN, host));
+        for (host, port) in hosts().iter().flat_map(|host| [(host, 1_000), (host, 2_000)]) {
+            let src = format!("{host}:{port}");
+            let at = world.steering.worker_of(ip(host)).index();
+            let out = world.burst_at(at, IN, &[udp(IN, &src, REMOTE)]);
+            assert_eq!(out.len(), 1, "{:?}", world.new_drops());
+            let (outside, _) = out[0].addresses();
+            let at = world.steering.worker_of(ip(&outside.to_string())).index();
+            let back = world.burst_at(at, OUT, &[udp(OUT, REMOTE, &out[0].src())]);
+            assert_eq!((back.len(), back[0].dst()), (1, src));
+        }
+        assert_eq!(world.sessions(), hosts().len() * 2);
+        assert!(world.workers.iter_mut().all(|worker| worker.accounts().handed_out == 0), "{count}");
+        total(&mut world);
+    }
+}
+
 #[test]
 fn pings_and_tcp_find_their_owner_too() {
     let mut world = network(3);

@@ -161,7 +161,8 @@ impl Runtime {
                 "Process {pid} held the run directory and died; what it left behind is tidied up."
             ));
         }
-        let mut open = open::open(&config, options.verbose_dpdk)?;
+        let group = WorkerGroup::new(config.workers.count, seed()?);
+        let mut open = open::open(&config, group.steering(), options.verbose_dpdk)?;
         notices.append(&mut open.notices);
         let compiled = carrack_config::compile(&config, &open.facts, None).map_err(StartError::Config)?;
         let pools = std::mem::take(&mut open.pools);
@@ -188,11 +189,7 @@ impl Runtime {
             thread_hook: open.thread_hook,
             sink,
         };
-        let making = Making {
-            group: WorkerGroup::new(config.workers.count, seed()?),
-            sizes: compiled.sizes,
-            pages: open::page_preference(&config),
-        };
+        let making = Making { group, sizes: compiled.sizes, pages: open::page_preference(&config) };
         let mut threads = launch(setup, STATS_WORDS, builder(&making, plan))?;
         let facts = open.facts;
         let desired = Desired { path: path.to_owned(), config, compiled, facts, making };

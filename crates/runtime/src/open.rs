@@ -7,10 +7,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use carrack_config::{Config, HugePages, PortFacts};
+use carrack_config::{Attach, Config, HugePages, InterfaceConfig, PortFacts};
 use carrack_frame::{DEFAULT_HEADROOM_BYTES, FramePool, MemPool};
 use carrack_io::{DeviceSpec, MemPeer, MemPort, PacketIo, PcapControl, PcapPort, PcapPortOptions};
-use carrack_io_dpdk::{Dpdk, EalOptions, GuardOptions, OffloadGuard, PortOptions, restore_stale};
+use carrack_io_dpdk::{
+    Dpdk, EalOptions, GuardOptions, OffloadGuard, PortOptions, Spread, Steer, SteerBy, restore_stale,
+};
+use carrack_nat::Steering;
+use carrack_pipeline::snapshot::Side;
 use carrack_tables::PagePreference;
 use carrack_wire::MacAddr;
 
@@ -54,8 +58,9 @@ pub(crate) fn page_preference(config: &Config) -> PagePreference {
     }
 }
 
-/// Opens every port of `config`. `verbose` repeats DPDK's own log.
-pub(crate) fn open(config: &Config, verbose: bool) -> Result<OpenPorts, StartError> {
+/// Opens every port of `config`. `verbose` repeats DPDK's own log. `steering` says which worker's queue a packet belongs
+/// in, for devices that can be told.
+pub(crate) fn open(config: &Config, steering: &Steering, verbose: bool) -> Result<OpenPorts, StartError> {
     let devices: Vec<Device> = config
         .devices()
         .enumerate()
@@ -64,6 +69,7 @@ pub(crate) fn open(config: &Config, verbose: bool) -> Result<OpenPorts, StartErr
             name: interface.name.value.clone(),
             spec: spec.clone(),
             mtu: interface.mtu.as_ref().map(|mtu| mtu.value),
+            steer_by: steer_by(config, &interface.name.value),
         })
         .collect();
     let through_dpdk = devices.iter().filter(|device| device.spec.needs_dpdk()).count();
@@ -75,7 +81,24 @@ pub(crate) fn open(config: &Config, verbose: bool) -> Result<OpenPorts, StartErr
             "ports of kinds `mem` and `pcap` cannot run beside DPDK ports; use `dpdk-pcap` or `memif` for those".into(),
         ));
     }
-    open_dpdk(config, &devices, verbose)
+    open_dpdk(config, &devices, steering, verbose)
+}
+
+/// The subscriber's or pool's address among those of packets that come in by a port: of all its VLANs, unless these are
+/// of both sides.
+fn steer_by(config: &Config, port: &str) -> Option<SteerBy> {
+    let is_of_port = |interface: &&InterfaceConfig| match &interface.attach {
+        Attach::Device(_) => interface.name.value == port,
+        Attach::Parent { parent, .. } => parent.value == port,
+    };
+    let sides = config.interfaces.iter().filter(is_of_port).filter_map(|interface| match interface.side {
+        Side::Inside => Some(SteerBy::Source),
+        Side::Outside => Some(SteerBy::Destination),
+        Side::Plain => None,
+    });
+    let sides: Vec<SteerBy> = sides.collect();
+    let first = sides.first().copied()?;
+    sides.iter().all(|side| *side == first).then_some(first)
 }
 
 struct Device {
@@ -83,6 +106,7 @@ struct Device {
     name: String,
     spec: DeviceSpec,
     mtu: Option<u16>,
+    steer_by: Option<SteerBy>,
 }
 
 impl Device {
@@ -151,7 +175,12 @@ fn input_of(controls: Vec<PcapControl>) -> InputProgress {
     })
 }
 
-fn open_dpdk(config: &Config, devices: &[Device], verbose: bool) -> Result<OpenPorts, StartError> {
+fn open_dpdk(
+    config: &Config,
+    devices: &[Device],
+    steering: &Steering,
+    verbose: bool,
+) -> Result<OpenPorts, StartError> {
     let workers = config.workers.count;
     let mut notices = Vec::new();
     let guards = guard(devices, &config.system.run_dir, &mut notices)?;
@@ -166,11 +195,16 @@ fn open_dpdk(config: &Config, devices: &[Device], verbose: bool) -> Result<OpenP
         notices,
     };
     for device in devices {
-        let queues = open_queues(&dpdk, device, u16::from(workers), &mut open.notices)?;
+        let queues = open_queues(&dpdk, device, steering, u16::from(workers), &mut open.notices)?;
         if let Some(first) = queues.first() {
             open.facts.push(device.facts(&**first));
         }
         let watch = dpdk.watch(&device.name);
+        if queues.len() > 1
+            && let Some(told) = watch.as_ref().and_then(|watch| spread_of(device, watch.spread()))
+        {
+            open.notices.push(told);
+        }
         let watcher = watch.map(|watch| -> crate::control::PortWatcher {
             Box::new(move || Some(PortReport { link: watch.link()?, stats: watch.stats()? }))
         });
@@ -237,10 +271,26 @@ fn init_dpdk(
     Ok(dpdk)
 }
 
+/// What there is to say of how a device with several queues fills them.
+fn spread_of(device: &Device, spread: Spread) -> Option<String> {
+    let name = &device.name;
+    match (spread, device.steer_by) {
+        (Spread::AsAsked, Some(by)) => {
+            let address = if by == SteerBy::Source { "source" } else { "destination" };
+            Some(format!("Port {name} steers IPv4 packets to their workers itself, by {address} address."))
+        }
+        (Spread::ByItsHash, _) => Some(format!(
+            "Port {name} spreads packets over the workers' queues by a hash of its own: workers hand over what is not theirs."
+        )),
+        _ => None,
+    }
+}
+
 /// One queue pair per worker where the device has so many, else a single one that worker 0 serves for all.
 fn open_queues(
     dpdk: &Dpdk,
     device: &Device,
+    steering: &Steering,
     workers: u16,
     notices: &mut Vec<String>,
 ) -> Result<Vec<Box<dyn PacketIo>>, StartError> {
@@ -249,6 +299,7 @@ fn open_queues(
         index: device.index,
         queues,
         mtu: device.mtu,
+        steer: device.steer_by.map(|by| Steer { by, key: steering.key(), table: steering.table() }),
         ..PortOptions::default()
     };
     match dpdk.open(&device.spec, options(workers)) {

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use carrack_base::{IfIndex, Now, PortId, REASONS, Reason, WorkerId};
 use carrack_frame::{FramePool, MemPool};
-use carrack_nat::WorkerGroup;
 use carrack_nat::policy::Capacity;
+use carrack_nat::{Steering, WorkerGroup};
 use carrack_pipeline::mailbox::{
     Capture, CaptureSlot, Command, Event, NatNews, PacketFilter, PacketSlot, Trace, TraceStep,
 };
@@ -43,6 +43,8 @@ pub struct World {
     pub snapshot: Snapshot,
     pub events: Vec<Event>,
     pub punts: Vec<(IfIndex, Vec<u8>)>,
+    /// What a network card is told.
+    pub steering: Steering,
     before: Vec<u64>,
 }
 
@@ -124,7 +126,9 @@ impl World {
         }
         let pool = MemPool::new(4_096, 10_000, 128);
         let before = vec![0; REASONS.len()];
-        let mut world = Self { workers, ends, pool, now, snapshot, events: vec![], punts: vec![], before };
+        let steering = group.steering().clone();
+        let (events, punts) = (vec![], vec![]);
+        let mut world = Self { workers, ends, pool, now, snapshot, events, punts, steering, before };
         for (interface, text) in net::STATIONS {
             world.know(*interface, text);
         }
