@@ -10,7 +10,8 @@ pub(super) const SECTIONS: &[SectionInfo] = &[
     table(
         "workers",
         NeedsRestart,
-        "The threads that forward packets. Each polls its queues and owns its subscribers.",
+        "The threads that forward packets. Each polls its queues and owns its subscribers. A network card with a queue for each is \
+         asked to deliver IPv4 packets to their owner by itself; the log says at start whether it does.",
     ),
     table(
         "memory",
