@@ -65,13 +65,10 @@ fn serve_at(lab: &mut Lab, ns: Ns, address: &str) {
     let port = PORT.to_string();
     let argv = ["python3", "-u", "-m", "http.server", &port, "--bind", address, "--directory", &home];
     lab.start(ns, "asked-web", &argv).unwrap();
-    let at = (address.parse::<IpAddr>().unwrap(), PORT);
-    // On a busy machine an interpreter takes its time to start. A connection to no address is one to the host itself.
-    let listens = within(lab, ns, move || {
-        (0..600).any(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(100));
-            std::net::TcpStream::connect(at).is_ok()
-        })
+    // On a busy machine an interpreter takes its time to start.
+    let listens = (0..600).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        !exec(lab, ns, &format!("ss -Hltn sport = :{PORT}")).stdout.is_empty()
     });
     assert!(listens, "{}", lab.log("asked-web"));
 }
