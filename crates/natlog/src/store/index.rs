@@ -424,8 +424,7 @@ mod tests {
         let file = File::open(&path).unwrap();
         let index = Index::open(&file).unwrap();
         // Some of all places, and the first and last row of each slice.
-        let is_looked_at =
-            |n: usize| n % 97 == 0 || matches!(n % SLICE_ROWS, 0 | 1) || (n + 1) % SLICE_ROWS == 0;
+        let is_looked_at = |n: usize| n.is_multiple_of(97) || matches!((n + 1) % SLICE_ROWS, 0..=2);
         for (n, record) in records.iter().enumerate().filter(|(n, _)| is_looked_at(*n)) {
             assert_eq!(index.places(&at(record.outside, record.first)), Some(Places::Anywhere), "{n}");
             assert_eq!(index.places(&at(record.outside, record.first + 1)), Some(Places::Nowhere), "{n}");
