@@ -49,7 +49,7 @@ docs: setup ## write the generated pages anew, then build the Rust documentation
 fuzz: setup ## every fuzz target for SECONDS each (default 60)
 	@bash scripts/fuzz $(or $(SECONDS),60)
 
-soak: setup ## all tests optimised, with SEEDS simulated networks (default 2000: hours)
+soak: setup ## all tests optimised, with SEEDS simulated networks (default 2000)
 	@export CARRACK_SIMULATIONS=$(or $(SEEDS),2000); $(CARGO) test --release --workspace --locked --lib --tests -- --include-ignored --skip network
 
 clean: ## remove what was built

@@ -510,6 +510,7 @@ static int configure(uint16_t port, const struct carrack_port_options *options, 
 {
 	uint8_t key[STEER_KEY_MAX];
 	struct rte_eth_conf conf;
+	int failed;
 
 	memset(&conf, 0, sizeof(conf));
 	if (options->mtu > RTE_ETHER_MTU)
@@ -517,6 +518,14 @@ static int configure(uint16_t port, const struct carrack_port_options *options, 
 	*is_by_address = steer_configure(options, info, key, &conf);
 	/* Every frame comes from one pool and has one reference, which some drivers send faster. */
 	conf.txmode.offloads = info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
+	failed = rte_eth_dev_configure(port, options->queues, options->queues, &conf);
+	if (!failed || !*is_by_address)
+		return failed;
+	/* Offered and refused all the same: better spread as the device likes than by one queue. */
+	*is_by_address = false;
+	conf.rx_adv_conf.rss_conf = (struct rte_eth_rss_conf){
+		.rss_hf = info->flow_type_rss_offloads & RTE_ETH_RSS_IP,
+	};
 	return rte_eth_dev_configure(port, options->queues, options->queues, &conf);
 }
 

@@ -1,12 +1,13 @@
 /* See steer.h. */
 #include "steer.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include <rte_flow.h>
 
 #define SLOTS CARRACK_STEERING_SLOTS
+/* The largest table of queues that is filled. */
+#define TABLE_MAX 4096
 
 static uint64_t one_address(const struct carrack_port_options *options)
 {
@@ -31,8 +32,8 @@ bool steer_configure(const struct carrack_port_options *options, const struct rt
 	if (options->steer_by == CARRACK_STEER_NOT || (info->flow_type_rss_offloads & one_address(options)) == 0)
 		return false;
 	/* Entries of the table are numbered by the hash's lowest bits, whatever their number. */
-	if (info->reta_size == 0 || info->reta_size % SLOTS != 0 || info->hash_key_size == 0 ||
-	    info->hash_key_size > STEER_KEY_MAX)
+	if (info->reta_size == 0 || info->reta_size % SLOTS != 0 || info->reta_size > TABLE_MAX ||
+	    info->hash_key_size == 0 || info->hash_key_size > STEER_KEY_MAX)
 		return false;
 	repeat(options, key, info->hash_key_size);
 	conf->rx_adv_conf.rss_conf.rss_hf |= one_address(options);
@@ -43,10 +44,8 @@ bool steer_configure(const struct carrack_port_options *options, const struct rt
 
 static bool set_table(uint16_t port, const struct carrack_port_options *options, uint16_t size)
 {
-	struct rte_eth_rss_reta_entry64 groups[RTE_ETH_RSS_RETA_SIZE_512 / RTE_ETH_RETA_GROUP_SIZE];
+	struct rte_eth_rss_reta_entry64 groups[TABLE_MAX / RTE_ETH_RETA_GROUP_SIZE];
 
-	if (size > RTE_ETH_RSS_RETA_SIZE_512)
-		return false;
 	memset(groups, 0, sizeof(groups));
 	for (unsigned int i = 0; i < size; i++) {
 		struct rte_eth_rss_reta_entry64 *group = &groups[i / RTE_ETH_RETA_GROUP_SIZE];

@@ -68,6 +68,6 @@ pub use mediate::{GatewayCounts, Mediated};
 pub use ownership::WorkerGroup;
 pub use pins::{FILTERS_MAX, PortFilter, PortFilters};
 pub use rng::Rng;
-pub use steering::{SLOTS as STEERING_SLOTS, Steering};
+pub use steering::Steering;
 pub use syn::{KEPT_BYTES, OverdueSyn};
 pub use way::Way;

@@ -437,10 +437,7 @@ impl BlockMap {
     /// Claims a block of any address; at random, so that subscribers spread over addresses.
     pub(crate) fn claim_any(&self, worker: WorkerId, rng: &mut Rng) -> Option<(u16, u16)> {
         let homes = self.homes.get(worker.index()).map_or(&[][..], Vec::as_slice);
-        for _ in 0..HOME_TRIES {
-            if homes.is_empty() {
-                break;
-            }
+        for _ in 0..HOME_TRIES.min(homes.len()) {
             let Some(number) = self.home_with_free(homes, rng.below(homes.len())) else { continue };
             let address = self.address(number)?;
             let home = address.home_range(worker.0);

@@ -22,10 +22,11 @@ pub const SLOTS: usize = 128;
 /// The hash of addresses and the table of workers.
 #[derive(Debug, Clone)]
 pub struct Steering {
-    workers: u8,
     pattern: u32,
     /// What each octet of an address adds, the first octet first.
     octets: [[u8; 256]; 4],
+    /// The worker of each sum.
+    workers: [u8; SLOTS],
 }
 
 impl Steering {
@@ -39,7 +40,7 @@ impl Steering {
                 *sum = slot_of(pattern, value << 24 >> first_bit);
             }
         }
-        Self { workers: workers.max(1), pattern, octets }
+        Self { pattern, octets, workers: std::array::from_fn(|slot| slot as u8 % workers.max(1)) }
     }
 
     /// Who owns the subscriber with this address, or has this pool address at home.
@@ -50,7 +51,8 @@ impl Steering {
         let [first, second, third, fourth] = &self.octets;
         let at = |octet: &[u8; 256], value: u8| octet[usize::from(value)];
         let slot = at(first, a) ^ at(second, b) ^ at(third, c) ^ at(fourth, d);
-        WorkerId(slot % self.workers)
+        // Invariant: the remainder is below SLOTS.
+        WorkerId(self.workers[usize::from(slot) % SLOTS])
     }
 
     /// The card's key: these four bytes over and over.
@@ -62,7 +64,7 @@ impl Steering {
     /// The card's table: the worker for each value of a hash's lowest bits.
     #[must_use]
     pub fn table(&self) -> [u16; SLOTS] {
-        std::array::from_fn(|slot| (slot % usize::from(self.workers)) as u16)
+        self.workers.map(u16::from)
     }
 }
 
