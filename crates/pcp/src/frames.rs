@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use carrack_base::IfIndex;
 use carrack_host::link_frame;
 use carrack_pipeline::snapshot::Interface;
 use carrack_wire::checksum;
@@ -22,6 +23,13 @@ pub(crate) struct Ends {
     pub(crate) from: IpAddr,
     pub(crate) from_port: u16,
     pub(crate) to: IpAddr,
+}
+
+/// Whom to answer, and on which interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Return {
+    pub(crate) interface: IfIndex,
+    pub(crate) ends: Ends,
 }
 
 /// The UDP datagram to the server in a frame; `None` when it is something else, in part, or damaged.

@@ -356,6 +356,13 @@ pub(crate) fn success(request: &Request, assigned: &Assigned, epoch_s: u32) -> V
     out
 }
 
+/// What a client is told unasked of a mapping that it has, or no longer has (RFC 6887 §14.2).
+pub(crate) fn told(request: &Request, assigned: &Assigned, code: Code, epoch_s: u32) -> Vec<u8> {
+    let mut out = success(request, assigned, epoch_s);
+    head(&mut out, code, assigned.lifetime_s, epoch_s);
+    out
+}
+
 fn write_options(out: &mut Vec<u8>, options: &Options, assigned: &Assigned) {
     let mut option = |code: u8, data: &[u8]| {
         out.extend_from_slice(&[code, 0]);

@@ -1,6 +1,6 @@
 //! From the engine's answers and the protocol's options to each other.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use carrack_base::Reason;
 use carrack_nat::nat64::NatPrefix;
@@ -62,4 +62,19 @@ pub(crate) fn filters(
         }
     }
     Ok(filters)
+}
+
+/// The options that would ask a host for these filters: peers as the host sees them.
+pub(crate) fn filter_options(
+    filters: &PortFilters,
+    host: IpAddr,
+    prefixes: &[NatPrefix],
+) -> Vec<FilterOption> {
+    let prefix = prefixes.iter().find(|prefix| prefix.prefix().len() == 96);
+    let peer = |ip: u32| match (host, prefix) {
+        (IpAddr::V6(_), Some(prefix)) => Ipv6Addr::from(prefix.embed(ip)).into(),
+        _ => IpAddr::from(Ipv4Addr::from(ip)),
+    };
+    let option = |f: &PortFilter| FilterOption { len: f.len + 96, port: f.port, peer: peer(f.ip) };
+    filters.as_slice().iter().map(option).collect()
 }

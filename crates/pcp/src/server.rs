@@ -4,6 +4,7 @@ mod mapping;
 mod pmp;
 #[cfg(test)]
 mod tests;
+mod update;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -14,7 +15,7 @@ use carrack_wire::MacAddr;
 
 use crate::announce::Announcer;
 use crate::config::Config;
-use crate::frames::{self, Ends};
+use crate::frames::{self, Ends, Return};
 use crate::message::{self, Code};
 use crate::state::{Saved, SavedGrant};
 use crate::table::{Key, MappingRow, Origin, Record, Table};
@@ -64,17 +65,14 @@ pub struct Counters {
     pub restored: u64,
     /// Mappings that a reload or restart could not keep.
     pub lost: u64,
+    /// Mappings that a reload has given another place.
+    pub moved: u64,
+    /// Answers that nobody asked for: mappings that are elsewhere now, or gone.
+    pub updates: u64,
     /// Mappings that ended because their time was over.
     pub expired: u64,
     /// Frames not sent because too many waited.
     pub transmit_full: u64,
-}
-
-/// Whom to answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Return {
-    interface: IfIndex,
-    ends: Ends,
 }
 
 /// What a question to the engine was for.
@@ -88,8 +86,17 @@ enum Purpose {
     Address(Return),
     /// To keep what there is.
     Keep,
+    /// To have it elsewhere, as it cannot be kept.
+    Move,
     /// To end it, and no one is told.
     End,
+}
+
+impl Purpose {
+    /// Is it about what there is, after a reload or start?
+    const fn keeps(&self) -> bool {
+        matches!(self, Self::Keep | Self::Move)
+    }
 }
 
 #[derive(Debug)]
@@ -114,6 +121,7 @@ pub struct Server {
     lost_any: bool,
     transmit: VecDeque<(IfIndex, Vec<u8>)>,
     announcer: Announcer,
+    updates: update::Updates,
     /// Seconds since 1970 at second 0 of our time.
     unix_zero_s: i64,
     /// When the epoch began, in our time; before it, in a run that continues another's.
@@ -140,6 +148,7 @@ impl Server {
             lost_any: false,
             transmit: VecDeque::new(),
             announcer: Announcer::default(),
+            updates: update::Updates::default(),
             unix_zero_s,
             epoch_zero_s: now.s().into(),
             changed: true,
@@ -176,6 +185,8 @@ impl Server {
                 ends_s,
                 origin: grant.origin,
                 filters: grant.filters,
+                client: None,
+                prefer_failure: false,
             };
             self.counters.restored += 1;
             self.table.insert(Key { vrf, ..grant.key }, record);
@@ -257,15 +268,13 @@ impl Server {
             Purpose::Pmp(asked) => self.answered_pmp(now, asked, answer),
             Purpose::Address(to) => self.answered_address(now, to, answer),
             Purpose::Keep => {
-                let Some((key, _)) = pending.key else { return };
-                let before = self.table.get(&key).map(|record| (record.outside, record.ports));
-                let kept = answer.ok().map(|grant| (grant.outside, grant.ports));
-                if before.is_some() && kept != before {
-                    self.table.remove(&key);
-                    self.lose();
-                    if let Some((_, ports)) = kept {
-                        self.ask(now, Some((key, ports)), Purpose::End, key.ask(end_of(&key, ports)));
-                    }
+                if let Some((key, _)) = pending.key {
+                    self.kept(now, key, answer);
+                }
+            }
+            Purpose::Move => {
+                if let Some((key, _)) = pending.key {
+                    self.moved(now, key, answer);
                 }
             }
             Purpose::End => {}
@@ -280,8 +289,8 @@ impl Server {
         }
         self.give_up(now);
         self.keep_some(now);
-        let keeps =
-            !self.keeping.is_empty() || self.pending.values().any(|p| matches!(p.purpose, Purpose::Keep));
+        self.send_updates(now);
+        let keeps = !self.keeping.is_empty() || self.pending.values().any(|p| p.purpose.keeps());
         if self.lost_any && !keeps {
             // RFC 6887 §8.5, §14.1.3: clients are told that they must ask anew.
             self.lost_any = false;
@@ -303,7 +312,7 @@ impl Server {
     }
 
     fn keep_some(&mut self, now: Now) {
-        let under_way = self.pending.values().filter(|p| matches!(p.purpose, Purpose::Keep)).count();
+        let under_way = self.pending.values().filter(|p| p.purpose.keeps()).count();
         for _ in under_way..KEEPING_MAX {
             let Some(key) = self.keeping.pop_front() else { return };
             let Some(record) = self.table.get(&key).copied() else { continue };
@@ -321,7 +330,7 @@ impl Server {
         }
         let ends = self.table.next_end_s().map(|s| Now::from_s(s.into()));
         let late = self.pending.first_key_value().map(|(_, p)| p.due);
-        [ends, late, self.announcer.next_due()].into_iter().flatten().min()
+        [ends, late, self.announcer.next_due(), self.updates.next_due()].into_iter().flatten().min()
     }
 
     /// The next question for the engine, and its number.
@@ -405,7 +414,7 @@ impl Server {
 
     /// Asks the engine. What only ends or keeps is always asked; clients may be too many.
     fn ask(&mut self, now: Now, key: Option<(Key, u16)>, purpose: Purpose, ask: PortAsk) -> bool {
-        let of_client = !matches!(purpose, Purpose::Keep | Purpose::End);
+        let of_client = !purpose.keeps() && !matches!(purpose, Purpose::End);
         if of_client && self.pending.len() >= PENDING_MAX {
             self.counters.discarded += 1;
             return false;

@@ -7,6 +7,8 @@ use carrack_base::{InstanceId, Proto, VrfId};
 use carrack_nat::row::Endpoint;
 use carrack_nat::{PortAsk, PortFilters, PortWish};
 
+use crate::frames::Return;
+
 /// A client's secret for a mapping (RFC 6887 §11.1).
 pub type Nonce = [u8; 12];
 
@@ -44,6 +46,10 @@ pub(crate) struct Record {
     pub(crate) ends_s: u32,
     pub(crate) origin: Origin,
     pub(crate) filters: PortFilters,
+    /// To whom the last answer went; `None` after a restart.
+    pub(crate) client: Option<Return>,
+    /// Did the last request insist on its place (RFC 6887 §13.2)?
+    pub(crate) prefer_failure: bool,
 }
 
 /// A grant as management shows it.

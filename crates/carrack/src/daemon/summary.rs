@@ -158,6 +158,8 @@ pub(super) fn control_counters(c: &ControlCounters) -> Vec<EngineCounter> {
         ("pcp-announced", p.announced, "Restart announcements sent."),
         ("pcp-restored", p.restored, "Mappings taken over from the run before."),
         ("pcp-lost", p.lost, "Mappings that a reload or restart could not keep."),
+        ("pcp-moved", p.moved, "Mappings that a reload has given another outside endpoint."),
+        ("pcp-updates", p.updates, "Answers sent unasked: mappings that are elsewhere now, or gone."),
         ("pcp-expired", p.expired, "Mappings whose lifetime ended."),
         ("pcp-transmit-full", p.transmit_full, "Answers of port control not sent because too many waited."),
     ];

@@ -6,8 +6,9 @@ use carrack_base::{Now, Proto, VrfId};
 use carrack_nat::row::{Endpoint, HostEndpoint};
 use carrack_nat::{PortFilters, PortGrant, PortRefusal, PortWish};
 
-use super::{Purpose, Return, Server, end_of, is_same_client};
+use super::{Purpose, Server, end_of, is_same_client};
 use crate::config::{Allowed, Served};
+use crate::frames::Return;
 use crate::message::{self, Assigned, Body, Code, MapBody, Request};
 use crate::ports;
 use crate::table::{Key, Origin, Record};
@@ -286,6 +287,7 @@ impl Server {
 
     /// The engine has answered.
     pub(super) fn answered(&mut self, now: Now, asked: Asked, answer: Result<PortGrant, PortRefusal>) {
+        self.is_told(&asked.key);
         let grant = match answer {
             Ok(grant) => grant,
             Err(refusal) => {
@@ -305,6 +307,8 @@ impl Server {
                 instance: grant.instance,
                 outside: grant.outside,
                 ports: grant.ports,
+                client: Some(asked.to),
+                prefer_failure: asked.request.options.prefer_failure,
                 ..asked.record
             };
             self.table.insert(asked.key, record);
@@ -346,7 +350,8 @@ impl Server {
 /// A record of something that is not there yet.
 pub(super) fn no_record(instance: carrack_base::InstanceId, origin: Origin) -> Record {
     let outside = Endpoint::default();
-    Record { instance, outside, ports: 1, ends_s: 0, origin, filters: PortFilters::default() }
+    let filters = PortFilters::default();
+    Record { instance, outside, ports: 1, ends_s: 0, origin, filters, client: None, prefer_failure: false }
 }
 
 /// RFC 6887 §15: within the bounds of policy.

@@ -7,7 +7,8 @@ use carrack_nat::row::{Endpoint, HostEndpoint};
 use carrack_nat::{PortAsk, PortFilters, PortGrant, PortRefusal, PortWish};
 
 use super::mapping::no_record;
-use super::{Purpose, Return, Server, end_of, is_same_client};
+use super::{Purpose, Server, end_of, is_same_client};
+use crate::frames::Return;
 use crate::message::{self, Code};
 use crate::natpmp::{self, MapRequest, Outcome, Request};
 use crate::ports;

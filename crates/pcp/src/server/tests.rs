@@ -1,5 +1,7 @@
 //! Requests as octets, an engine that is a few lines.
 
+mod update;
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -62,6 +64,8 @@ struct World {
     ports: BTreeMap<(IpAddr, u8, u16), Endpoint>,
     next_port: u16,
     refusal: Option<PortRefusal>,
+    /// The pool's only address.
+    pool: u32,
     silent: bool,
 }
 
@@ -78,6 +82,7 @@ impl World {
             ports: BTreeMap::new(),
             next_port: 40_000,
             refusal: None,
+            pool: 0xc000_0201,
             silent: false,
         }
     }
@@ -92,20 +97,27 @@ impl World {
         match ask.what {
             PortWish::Map { suggested, strict, lifetime_s, ports, .. } => {
                 let wished = if suggested.port == 0 { None } else { Some(suggested) };
-                let free = wished.filter(|w| !self.ports.values().any(|used| used.port == w.port));
+                let here = |w: &Endpoint| w.ip == 0 || w.ip == self.pool;
+                let free = wished
+                    .filter(here)
+                    .map(|w| Endpoint { ip: self.pool, ..w })
+                    .filter(|w| !self.ports.values().any(|used| used.port == w.port));
                 let known = self.ports.get(&key).copied();
                 if strict && known.or(free) != wished {
                     return Err(PortRefusal::NotThatOne);
                 }
                 self.next_port += ports;
-                let fresh = Endpoint { ip: 0xc000_0201, port: self.next_port - ports };
+                let fresh = Endpoint { ip: self.pool, port: self.next_port - ports };
                 let outside = known.or(free).unwrap_or(fresh);
-                let outside = Endpoint { ip: 0xc000_0201, ..outside };
                 self.ports.insert(key, outside);
                 Ok(grant(outside, ports, lifetime_s))
             }
-            PortWish::Peer { lifetime_s, .. } => {
-                Ok(grant(Endpoint { ip: 0xc000_0201, port: 55 }, 1, lifetime_s))
+            PortWish::Peer { suggested, lifetime_s, .. } => {
+                let outside = Endpoint { ip: self.pool, port: 55 };
+                if suggested.port != 0 && suggested != outside {
+                    return Err(PortRefusal::NotThatOne);
+                }
+                Ok(grant(outside, 1, lifetime_s))
             }
             PortWish::EndMap { .. } | PortWish::EndPeer { .. } => {
                 self.ports.remove(&key);
