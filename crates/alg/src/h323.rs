@@ -1,21 +1,24 @@
 //! H.323: call signalling (H.225.0) and control (H.245), which name the addresses of each other and of media.
 //!
-//! Messages come in TPKTs (RFC 1006 §6). An address has a fixed length in them, so that nothing moves: the host's own is
-//! written over by its outside one, and the other way round in what it is sent. Media of channels that are proposed with
+//! Messages come in TPKTs (RFC 1006 §6). The host's own address becomes its outside one, and the other way round in what it
+//! is sent. An address of the same version is written over; between IPv6 and IPv4 every address has another length there,
+//! and with it all that encloses it, up to the TPKT (`patch`). Media of channels that are proposed with
 //! the call (fast connect) or in tunnelled H.245 are found in the signalling connection, others in the connection whose
 //! address it names. What does not decode to its end is left as it is.
 
+mod patch;
 mod per;
 mod schema;
 #[cfg(test)]
 mod tests;
 
-use core::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use core::net::{IpAddr, SocketAddrV4};
 
 use carrack_base::Proto;
 
-use crate::{Edits, Ends, From, Gateway, Ground, Note, Reading, Said, Side, Want};
-use per::Found;
+use crate::{Edits, Ends, From, Gateway, Ground, Note, Reading, Said, Side, Want, address};
+use patch::Patches;
+use per::Addresses;
 use schema::{CONTROL_MESSAGE, Role, USER_INFORMATION};
 
 /// Call signalling.
@@ -49,11 +52,6 @@ impl Gateway for H323 {
             *rest -= count as u32;
             return Reading::Done(count);
         }
-        // An address of IPv6 is longer: nothing of it could be written over.
-        if ends.crosses() {
-            ground.note(Note::Transparent);
-            return Reading::Transparent;
-        }
         if !matches!(bytes.first(), None | Some(3)) {
             return Reading::Unreadable;
         }
@@ -75,9 +73,10 @@ impl Gateway for H323 {
         };
         match read {
             Some((at, addresses)) => {
-                let mut work = Work { side, ends, ground: &mut *ground };
-                for found in addresses.iter() {
-                    work.translate(found, bytes, TPKT + at, edits);
+                let is_whole = Work { side, ends, ground: &mut *ground }.translate(bytes, at, &addresses, edits);
+                if !is_whole {
+                    edits.clear();
+                    ground.note(Note::Overfull);
                 }
             }
             // Empty ones keep the connection alive; those without user information are about nothing else.
@@ -124,24 +123,31 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    fn translate(&mut self, found: Found, bytes: &[u8], offset: usize, edits: &mut Edits) {
-        let at = offset + found.at;
-        let Some([a, b, c, d, p, q]) = bytes.get(at..).and_then(|rest| rest.first_chunk()) else { return };
-        let (ip, port) = (Ipv4Addr::new(*a, *b, *c, *d), u16::from_be_bytes([*p, *q]));
-        let new = match self.side {
-            Side::Inside => self.outside_of(found.role, ip, port),
-            Side::Outside => self.inside_of(found.role, ip, port),
-        };
-        if let Some(new) = new {
-            let ([a, b, c, d], [p, q]) = (new.ip().octets(), new.port().to_be_bytes());
-            edits.replace(at..at + 6, &[a, b, c, d, p, q]);
+    /// Writes what the other side is to read of a message whose encoding begins at `at` behind the TPKT's header. False when
+    /// there are more lengths to be changed than are kept.
+    fn translate(&mut self, bytes: &[u8], at: usize, addresses: &Addresses, edits: &mut Edits) -> bool {
+        let mut patches = Patches::new(TPKT + at);
+        for found in addresses.iter() {
+            let Some(place) = found.read(bytes, TPKT + at) else { continue };
+            let Some(new) = self.counterpart(found.role, place) else { continue };
+            patches.endpoint(bytes, found, new);
         }
+        patches.write(bytes, at > 0, addresses, edits)
+    }
+
+    /// What an endpoint is on the other side.
+    fn counterpart(&mut self, role: Role, (ip, port): (IpAddr, u16)) -> Option<(IpAddr, u16)> {
+        let own = match self.side {
+            Side::Inside => self.outside_of(role, ip, port).map(|own| (IpAddr::V4(*own.ip()), own.port())),
+            Side::Outside => self.inside_of(role, ip, port),
+        };
+        own.or_else(|| Some((address::across(self.side, self.ends, self.ground, ip)?, port)))
     }
 
     /// What the host's own endpoint is outside. Who it calls is named as well, and stays.
-    fn outside_of(&mut self, role: Role, ip: Ipv4Addr, port: u16) -> Option<SocketAddrV4> {
+    fn outside_of(&mut self, role: Role, ip: IpAddr, port: u16) -> Option<SocketAddrV4> {
         let Ends { inside, inside_port, outside, .. } = *self.ends;
-        if IpAddr::V4(ip) != inside {
+        if ip != inside {
             if role != Role::Signalling {
                 self.ground.note(Note::Foreign);
             }
@@ -173,12 +179,12 @@ impl Work<'_> {
     }
 
     /// The host's endpoint for one of its outside address; and where the far end waits for a connection, that will be read.
-    fn inside_of(&mut self, role: Role, ip: Ipv4Addr, port: u16) -> Option<SocketAddrV4> {
+    fn inside_of(&mut self, role: Role, ip: IpAddr, port: u16) -> Option<(IpAddr, u16)> {
         let Ends { inside, inside_port, outside, remote, .. } = *self.ends;
+        let IpAddr::V4(ip) = ip else { return None };
         if role == Role::Control && ip == *remote.ip() {
             self.ground.await_control(SocketAddrV4::new(ip, port));
         }
-        let IpAddr::V4(inside) = inside else { return None };
         if ip != *outside.ip() {
             return None;
         }
@@ -188,6 +194,6 @@ impl Work<'_> {
         } else {
             self.ground.inside_port(proto, port)?
         };
-        Some(SocketAddrV4::new(inside, port))
+        Some((inside, port))
     }
 }

@@ -1,6 +1,6 @@
 //! Aligned PER (ITU-T X.691), as far as it takes to find transport addresses: values are walked past, not kept.
 
-use super::schema::{Field, Role, Type};
+use super::schema::{Field, Form, Role, Type};
 
 /// Addresses of one message, at most.
 pub(super) const FOUND_MAX: usize = 32;
@@ -9,13 +9,29 @@ const LIST_MAX: usize = 64;
 /// Values of one message, at most.
 const STEPS_MAX: u32 = 4_096;
 
-/// An IPv4 address, with its port behind it: six octets.
+/// Lengths of one message around addresses, at most.
+pub(super) const LENGTHS_MAX: usize = 96;
+
+/// An address of either version, with its port behind it: 6 or 18 octets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Found {
     /// What it is for.
     pub(super) role: Role,
     /// Where its first octet is.
     pub(super) at: usize,
+    /// Where the number of the alternative is that it is one of, in bits.
+    pub(super) choice_at: usize,
+    /// How it is encoded.
+    pub(super) form: Form,
+}
+
+/// A length that counts an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Length {
+    /// Where it is, and where what it counts begins and ends.
+    pub(super) at: usize,
+    pub(super) start: usize,
+    pub(super) end: usize,
 }
 
 /// All of one message.
@@ -23,11 +39,39 @@ pub(super) struct Found {
 pub(super) struct Addresses {
     list: [Option<Found>; FOUND_MAX],
     count: usize,
+    lengths: Lengths,
+}
+
+/// Those around addresses, the inner ones before the outer ones.
+#[derive(Debug)]
+struct Lengths {
+    list: [Option<Length>; LENGTHS_MAX],
+    /// There may be more than there is room for.
+    count: usize,
+}
+
+impl Default for Lengths {
+    fn default() -> Self {
+        Self { list: [None; LENGTHS_MAX], count: 0 }
+    }
 }
 
 impl Addresses {
     pub(super) fn iter(&self) -> impl Iterator<Item = Found> + '_ {
         self.list.iter().flatten().copied()
+    }
+
+    /// The lengths that count addresses, the inner ones first; `None` when they are too many.
+    pub(super) fn lengths(&self) -> Option<impl Iterator<Item = Length> + '_> {
+        let lengths = self.lengths.list.get(..self.lengths.count)?;
+        Some(lengths.iter().flatten().copied())
+    }
+
+    fn add_length(&mut self, length: Length) {
+        if let Some(place) = self.lengths.list.get_mut(self.lengths.count) {
+            *place = Some(length);
+        }
+        self.lengths.count += 1;
     }
 
     fn add(&mut self, found: Found) -> Option<()> {
@@ -47,7 +91,7 @@ enum Walk {
 /// The addresses in a value of this type at the start of `bytes`; `None` for what is not its encoding.
 pub(super) fn addresses(kind: &Type, bytes: &[u8]) -> Option<Addresses> {
     let mut found = Addresses::default();
-    let mut reader = Reader { bytes, at: 0, end: bytes.len() * 8, steps: 0, found: &mut found };
+    let mut reader = Reader { bytes, at: 0, end: bytes.len() * 8, steps: 0, choice_at: 0, found: &mut found };
     reader.walk(kind, Role::None)?;
     Some(found)
 }
@@ -58,6 +102,8 @@ struct Reader<'a> {
     at: usize,
     end: usize,
     steps: u32,
+    /// Where the number of the last choice is.
+    choice_at: usize,
     found: &'a mut Addresses,
 }
 
@@ -106,13 +152,19 @@ impl Reader<'_> {
 
     /// X.691 §10.2: a value with its length before it. What it is goes unread when it is not known.
     fn open(&mut self, kind: Option<&Type>) -> Option<()> {
+        let length_at = self.at.next_multiple_of(8) / 8;
         let len = self.length()? * 8;
         let (start, end) = (self.at, self.end);
         self.skip(len)?;
         if let Some(kind) = kind.filter(|kind| !matches!(kind, Type::Unknown)) {
             (self.at, self.end) = (start, start + len);
+            let before = self.found.count;
             self.walk(kind, Role::None)?;
             (self.at, self.end) = (start + len, end);
+            if self.found.count > before {
+                let (start, end) = (start / 8, (start + len) / 8);
+                self.found.add_length(Length { at: length_at, start, end });
+            }
         }
         Some(())
     }
@@ -162,11 +214,12 @@ impl Reader<'_> {
             Type::Choice { extends, root, more } => return self.choice(*extends, root, more, role),
             Type::Encoded(of) => self.open(Some(of))?,
             Type::For(role, of) => return self.walk(of, *role),
-            Type::Address => {
+            Type::Address(form) => {
+                let choice_at = self.choice_at;
                 self.align();
                 let at = self.at / 8;
-                self.skip(6 * 8)?;
-                self.found.add(Found { role, at })?;
+                self.skip(form.octets() * 8)?;
+                self.found.add(Found { role, at, choice_at, form: *form })?;
             }
             Type::Rest => return Some(Walk::Stop),
             Type::Unknown => return None,
@@ -217,6 +270,7 @@ impl Reader<'_> {
             return Some(Walk::On);
         }
         let width = root.len().next_power_of_two().trailing_zeros() as usize;
+        self.choice_at = self.at;
         let index = self.bits(width)? as usize;
         self.walk(root.get(index)?, role)
     }

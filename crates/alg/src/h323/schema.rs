@@ -39,12 +39,62 @@ pub(super) enum Type {
     Encoded(&'static Type),
     /// The addresses in it are for this.
     For(Role, &'static Type),
-    /// IPv4 address and port.
-    Address,
+    /// Address and port.
+    Address(Form),
     /// Nothing from here on matters, to the end of what has a length.
     Rest,
     /// Not known here: without a length before it the message cannot be read.
     Unknown,
+}
+
+/// How an address and its port are encoded: the number of the alternative (three bits), in most a bit that says whether
+/// there are extensions, then octets from an octet's boundary on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// `ipAddress` of H.225.0's `TransportAddress`.
+    Signalling4,
+    /// `ip6Address` of it.
+    Signalling6,
+    /// `iPAddress` of H.245's `UnicastAddress`.
+    Control4,
+    /// `iP6Address` of it.
+    Control6,
+}
+
+impl Form {
+    /// Octets of address and port.
+    pub(super) const fn octets(self) -> usize {
+        if self.is_six() { 18 } else { 6 }
+    }
+
+    /// Is it IPv6?
+    pub(super) const fn is_six(self) -> bool {
+        matches!(self, Self::Signalling6 | Self::Control6)
+    }
+
+    /// The same of the other version.
+    pub(super) const fn other(self) -> Self {
+        match self {
+            Self::Signalling4 => Self::Signalling6,
+            Self::Signalling6 => Self::Signalling4,
+            Self::Control4 => Self::Control6,
+            Self::Control6 => Self::Control4,
+        }
+    }
+
+    /// The number of the alternative in its choice.
+    pub(super) const fn number(self) -> u8 {
+        match self {
+            Self::Signalling4 | Self::Control4 => 0,
+            Self::Signalling6 => 3,
+            Self::Control6 => 2,
+        }
+    }
+
+    /// Does a bit say whether there are extensions?
+    pub(super) const fn extends(self) -> bool {
+        !matches!(self, Self::Signalling4)
+    }
 }
 
 /// A field of a sequence.
@@ -208,7 +258,7 @@ const CONFERENCE_ID: &Type = &Octets(16);
 
 static TRANSPORT_ADDRESS: Type = choice(
     &[
-        &Address,
+        &Address(Form::Signalling4),
         &sequence(
             &[
                 Always(&Octets(4)),
@@ -219,7 +269,7 @@ static TRANSPORT_ADDRESS: Type = choice(
             &[],
         ),
         &fixed(&[Always(&Octets(6)), Always(&Octets(4)), Always(&Bits(16))]),
-        &sequence(&[Always(&Octets(16)), Always(WORD)], &[]),
+        &sequence(&[Always(&Address(Form::Signalling6))], &[]),
         &Octets(16),
         &Text { length_bits: 5, char_bits: 8 },
         NON_STANDARD,
@@ -369,9 +419,9 @@ static H245_TRANSPORT_ADDRESS: Type = choice(
     &[
         &choice(
             &[
-                &sequence(&[Always(&Address)], &[]),
+                &sequence(&[Always(&Address(Form::Control4))], &[]),
                 &sequence(&[Always(&Octets(6)), Always(&Octets(4)), Always(&Bits(16))], &[]),
-                &sequence(&[Always(&Octets(16)), Always(WORD)], &[]),
+                &sequence(&[Always(&Address(Form::Control6))], &[]),
                 &Octets(16),
                 &sequence(
                     &[Always(&Bits(1)), Always(&Octets(4)), Always(WORD), Always(&List(&Octets(4)))],

@@ -1,3 +1,5 @@
+use core::net::Ipv4Addr;
+
 use super::*;
 use crate::ground::{Field, ends};
 
@@ -34,7 +36,7 @@ fn read_by(side: Side, message: &[u8], ends: &Ends, field: &mut Field) -> (Readi
         ground: field,
         edits: &mut edits,
     });
-    let mut out = vec![0; message.len() + 64];
+    let mut out = vec![0; message.len() + 512];
     let len = edits.apply(message, &mut out).unwrap();
     (reading, out[..len].to_vec())
 }
@@ -145,15 +147,87 @@ fn other_hosts_and_services_are_left() {
     assert_eq!((field.notes.as_slice(), field.opened.len()), (&[Note::Foreign, Note::Foreign][..], 0));
 }
 
+const ALL: [(&str, u16); 9] = [
+    (SETUP, PORT),
+    (PROCEEDING, PORT),
+    (CONNECT, PORT),
+    (FACILITY, PORT),
+    (PROGRESS, PORT),
+    (TUNNELLED, PORT),
+    (OPEN, 7_000),
+    (ACK, 7_000),
+    (T120, 7_000),
+];
+
+/// The same call of an IPv6 host.
+fn call6(inside: &str, port: u16) -> Ends {
+    Ends { inside: inside.parse().unwrap(), ..call(port) }
+}
+
+/// A message as an IPv6 host reads it, by the prefix of the field: 10.0.0.5 is 2001:db8:64::a00:5.
+fn in_six(message: &[u8], port: u16) -> Vec<u8> {
+    read_by(Side::Outside, message, &call6("2001:db8::99", port), &mut Field::default()).1
+}
+
+/// ITU-T X.691 §10.2, §10.9: lengths follow, one octet or two; and back again it is the message it was, octet by octet.
+#[test]
+fn between_ip_versions_every_address_has_the_readers_version_and_all_lengths_follow() {
+    for (hex, port) in ALL {
+        let message = bytes(hex);
+        let six = in_six(&message, port);
+        assert_eq!(usize::from(u16::from_be_bytes([six[2], six[3]])), six.len(), "the TPKT's length");
+        let addresses = |bytes: &[u8]| -> Vec<bool> {
+            let at = if port == PORT { user_information(&bytes[TPKT..]).unwrap() } else { 0 };
+            let kind = if port == PORT { &USER_INFORMATION } else { &CONTROL_MESSAGE };
+            let found = per::addresses(kind, &bytes[TPKT + at..]).unwrap();
+            found.iter().map(|found| found.form.is_six()).collect()
+        };
+        let (before, after) = (addresses(&message), addresses(&six));
+        assert!(!before.is_empty() && before.iter().all(|six| !six));
+        assert_eq!(after, vec![true; before.len()]);
+        assert!(six.len() >= message.len() + 12 * before.len());
+        let stranger = call6("2001:db8::99", port);
+        let back = read_by(Side::Inside, &six, &stranger, &mut Field::default()).1;
+        assert_eq!(back, message);
+    }
+}
+
+/// What an IPv6 host says reaches an IPv4 one as if an IPv4 host behind the NAT had said it.
+#[test]
+fn a_call_of_an_ipv6_host_reads_as_one_of_an_ipv4_host() {
+    for (hex, port) in ALL {
+        let (message, mut field, mut field6) = (bytes(hex), Field::default(), Field::default());
+        let (_, expected) = read_by(Side::Inside, &message, &call(port), &mut field);
+        let own = call6("2001:db8:64::a00:5", port);
+        let (reading, out) = read_by(Side::Inside, &in_six(&message, port), &own, &mut field6);
+        assert!(matches!(reading, Reading::Done(_)));
+        assert_eq!(out, expected);
+        assert_eq!((field6.opened, field6.awaited), (field.opened, field.awaited));
+    }
+}
+
+#[test]
+fn the_far_ends_answer_names_its_address_as_an_ipv6_host_sees_it() {
+    let (mut field, message) = (Field::default(), bytes(PROCEEDING));
+    let (_, out) = read_by(Side::Outside, &message, &call6("2001:db8::5", PORT), &mut field);
+    let seen = "2001:db8:64::c633:6407".parse::<core::net::Ipv6Addr>().unwrap().octets();
+    let endpoint = [&seen[..], &7_000_u16.to_be_bytes()].concat();
+    assert!(out.windows(18).any(|octets| octets == endpoint));
+    assert_eq!(field.awaited, ["198.51.100.7:7000".parse().unwrap()], "and its connection is read");
+}
+
 /// No guess: a message that ends early, or of which one length is wrong, is left as it is.
 #[test]
 fn what_does_not_decode_to_its_end_stays_as_it_is() {
-    let message = bytes(SETUP);
-    for len in TPKT + 1..message.len() {
-        let mut short = message[..len].to_vec();
-        short[2..4].copy_from_slice(&(len as u16).to_be_bytes());
-        let (reading, out) = read_by(Side::Inside, &short, &call(PORT), &mut Field::default());
-        assert_eq!((reading, &out), (Reading::Done(len), &short), "{len}");
+    let four = (bytes(SETUP), call(PORT));
+    let six = (in_six(&four.0, PORT), call6("2001:db8:64::a00:5", PORT));
+    for (message, ends) in [four, six] {
+        for len in TPKT + 1..message.len() {
+            let mut short = message[..len].to_vec();
+            short[2..4].copy_from_slice(&(len as u16).to_be_bytes());
+            let (reading, out) = read_by(Side::Inside, &short, &ends, &mut Field::default());
+            assert_eq!((reading, &out), (Reading::Done(len), &short), "{len}");
+        }
     }
 }
 
