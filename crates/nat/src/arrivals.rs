@@ -8,7 +8,7 @@ use crate::create::{may_have_session, may_open, session_of, within_limits};
 use crate::directory::is_exempt;
 use crate::engine::{Nat, Verdict, idle_timeout_s};
 use crate::flow::{Direction, Flow, host_hash, mapping_key, subscriber_hash};
-use crate::line::{INDEPENDENT, Mapping, NONE, SIX};
+use crate::line::{INDEPENDENT, Mapping, NO_ADDRESS, NONE, SIX};
 use crate::policy::Assignment;
 use crate::pool::Wish;
 use crate::rewrite::deltas;
@@ -211,7 +211,10 @@ impl Nat {
                     events.push(event);
                 };
                 let wish = Wish::any(flow.proto, inside.port);
-                let may = instance.limits.creations_per_s == 0
+                // A host with forward rules has its first address with them.
+                let is_at_home = subscriber.address != NO_ADDRESS || instance.statics.is_empty();
+                let may = is_at_home
+                    && instance.limits.creations_per_s == 0
                     && within_limits(instance, subscriber, flow.proto, now).is_ok();
                 let mut take = || {
                     ports.allocate(instance, subscriber_id, subscriber, wish, now.s(), rng, &mut send).ok()

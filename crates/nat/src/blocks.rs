@@ -72,18 +72,20 @@ impl Ports {
         if subscriber.block_count >= per_subscriber_max.min(BLOCKS_MAX as u8) {
             return Err(Reason::NatBlockLimit);
         }
-        let at = self.new_block(instance, line, subscriber, now_s, rng, events)?;
+        let at = self.new_block(instance, line, subscriber, wish.home, now_s, rng, events)?;
         let range = self.block_range(at).ok_or(Reason::NatPoolExhausted)?;
         let allocated = self.take(at.address, range, wish, now_s, rng).ok_or(Reason::NatPortsExhausted)?;
         self.count_in_block(at, 1, now_s);
         Ok(allocated)
     }
 
+    #[allow(clippy::too_many_arguments, reason = "the engine's parts are borrowed apart")]
     fn new_block(
         &mut self,
         instance: &Instance,
         line: u32,
         subscriber: &mut Subscriber,
+        home: Option<u16>,
         now_s: u32,
         rng: &mut Rng,
         events: &mut impl FnMut(NatEvent),
@@ -96,6 +98,11 @@ impl Ports {
             let home = self.addresses.get(usize::from(subscriber.address));
             let block = home.and_then(|home| self.map.claim_on(home.in_map, self.worker, rng));
             (subscriber.address, block.ok_or(Reason::NatPortsExhausted)?)
+        } else if let Some((address, block)) = home.filter(|_| is_tied).and_then(|address| {
+            let in_map = self.addresses.get(usize::from(address))?.in_map;
+            Some((address, self.map.claim_on(in_map, self.worker, rng)?))
+        }) {
+            (address, block)
         } else {
             let (in_map, block) = self.map.claim_any(self.worker, rng).ok_or(Reason::NatPoolExhausted)?;
             (self.by_map.get(usize::from(in_map)).copied().ok_or(Reason::NatPoolExhausted)?, block)

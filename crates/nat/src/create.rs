@@ -11,6 +11,7 @@ use crate::esp::{begins, is_numbered};
 use crate::flow::{Direction, Flow, Inside, Kind};
 use crate::line::{
     CONTROL, HAIRPIN, INBOUND, INDEPENDENT, Mapping, NO_ADDRESS, NONE, ONE_TO_ONE, REFRESH_IN, SIX, Session,
+    Subscriber,
 };
 use crate::policy::{Filtering, Instance, Logged, Mapping as MappingBehaviour};
 use crate::pool::Wish;
@@ -212,10 +213,20 @@ impl Nat {
             strict: false,
             exactly,
             only: false,
+            home: self.home_of(instance, subscriber_id, flow.inside()),
         };
         let flags = if behaviour == MappingBehaviour::EndpointIndependent { INDEPENDENT } else { 0 }
             | if flow.is_six() { SIX } else { 0 };
         self.mapping_with(instance, subscriber_id, inside, wish, flags, now)
+    }
+
+    /// The pool address that a host without one gets first: where its forward rules are, so that all of it is seen at one
+    /// address (RFC 4787 REQ-2), and what gateways open for its servers is where their control connections go.
+    pub(crate) fn home_of(&self, instance: &Instance, subscriber: u32, host: Inside) -> Option<u16> {
+        let has_none = |line: &&Subscriber| line.address == NO_ADDRESS;
+        self.tables.subscribers.get(subscriber).filter(has_none)?;
+        let outside = self.directory.rules_of(instance.id)?.home_of(host)?;
+        self.states.get(instance.id.index())?.ports.number_of(outside)
     }
 
     /// Makes a mapping with the port wished for, within the subscriber's limits.

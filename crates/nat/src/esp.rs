@@ -116,6 +116,7 @@ impl Nat {
             strict: false,
             exactly: None,
             only: false,
+            home: self.home_of(instance, subscriber, flow.inside()),
         };
         self.mapping_with(instance, subscriber, inside, wish, INDEPENDENT, now)
     }

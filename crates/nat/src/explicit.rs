@@ -369,6 +369,7 @@ impl Nat {
             strict: false,
             exactly: None,
             only: false,
+            home: self.home_of(instance, subscriber, host.inside),
         };
         if let Some(exactly) = self.place_of(instance, subscriber, ask.proto, place.suggested) {
             let wish = Wish { exactly: Some(exactly), only: true, ..wish };

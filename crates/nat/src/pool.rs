@@ -493,6 +493,12 @@ impl Ports {
             // RFC 4787 REQ-2 and RFC 7857 §4: paired means paired; a full address refuses rather than splits.
             return self.take_any(subscriber.address, wish, now_s, rng).ok_or(Reason::NatPortsExhausted);
         }
+        if let Some(home) = wish.home.filter(|_| paired)
+            && let Some(allocated) = self.take_any(home, wish, now_s, rng)
+        {
+            self.bind(instance, subscriber, home, events);
+            return Ok(allocated);
+        }
         let count = self.by_map.len();
         let start = rng.below(count);
         for step in 0..count.min(ADDRESS_TRIES_MAX) {
@@ -697,6 +703,8 @@ pub(crate) struct Wish {
     pub(crate) exactly: Option<(u16, u16)>,
     /// Give none rather than another.
     pub(crate) only: bool,
+    /// Of this address rather than of another, if the subscriber has none yet.
+    pub(crate) home: Option<u16>,
 }
 
 impl Wish {
@@ -711,6 +719,7 @@ impl Wish {
             strict: false,
             exactly: None,
             only: false,
+            home: None,
         }
     }
 }

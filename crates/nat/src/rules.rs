@@ -15,6 +15,8 @@ pub(crate) struct Rules {
     outside: Vec<Forward>,
     /// Inside endpoints that are forwarded to; sorted, disjoint.
     inside: Vec<Led>,
+    /// Hosts that are forwarded to, with the lowest outside address each; sorted.
+    homes: Vec<(Inside, u32)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +63,7 @@ impl Rules {
                         inside,
                         inside_first: inside_port,
                     });
+                    this.homes.push((inside, outside));
                     this.inside.push(Led { inside, proto, first: inside_port, last: last(inside_port) });
                 }
             }
@@ -68,6 +71,8 @@ impl Rules {
         this.one_to_one.sort_unstable_by_key(|(inside, _)| inside.first);
         this.outside.sort_unstable_by_key(|f| (f.outside, f.proto, f.first));
         this.inside.sort_unstable_by_key(|led| (led.inside, led.proto, led.first));
+        this.homes.sort_unstable();
+        this.homes.dedup_by_key(|(inside, _)| *inside);
         // Several outside endpoints may lead to the same inside one.
         this.inside.dedup_by(|next, before| {
             let joins =
@@ -104,6 +109,12 @@ impl Rules {
         let key = (inside, proto, port);
         let found = last_before(&self.inside, |led| (led.inside, led.proto, led.first) <= key);
         found.is_some_and(|led| (led.inside, led.proto) == (inside, proto) && port <= led.last)
+    }
+
+    /// The outside address of the host's forward rules, the lowest one of several.
+    pub(crate) fn home_of(&self, host: Inside) -> Option<u32> {
+        let (inside, outside) = last_before(&self.homes, |(inside, _)| *inside <= host)?;
+        (*inside == host).then_some(*outside)
     }
 
     /// Is any port of any protocol forwarded to the host?

@@ -5,7 +5,7 @@ mod common;
 
 use carrack_alg::{Note, Protocol};
 use carrack_base::{Proto, Reason};
-use carrack_nat::policy::{Filtering, StaticRule, Unreadable};
+use carrack_nat::policy::{Assignment, Filtering, Pooling, StaticRule, Unreadable};
 use carrack_pipeline::snapshot::Snapshot;
 use carrack_wire::TcpView;
 use carrack_wire::tcp::flag;
@@ -528,15 +528,57 @@ fn world_of_forwards(gateway: Protocol, port: u16, data: (Proto, u16, u16)) -> W
 
 /// What the server answers on its control connection, as it arrives.
 fn says(world: &mut World, port: u16, question: &str, answer: &str) -> String {
-    let (client, outside) = (format!("{SERVER}:4000"), format!("192.0.2.9:{port}"));
+    says_at(world, &format!("192.0.2.9:{port}"), question, answer)
+}
+
+fn says_at(world: &mut World, outside: &str, question: &str, answer: &str) -> String {
+    let (client, port) = (format!("{SERVER}:4000"), e(outside).1);
     let inside = format!("10.0.0.6:{port}");
-    world.pass(OUT, &segment(OUT, &client, &outside, SYN, (100, 0), ""));
+    world.pass(OUT, &segment(OUT, &client, outside, SYN, (100, 0), ""));
     world.pass(IN, &segment(IN, &inside, &client, SYN | ACK, (500, 101), ""));
-    world.pass(OUT, &segment(OUT, &client, &outside, ACK, (101, 501), question));
+    world.pass(OUT, &segment(OUT, &client, outside, ACK, (101, 501), question));
     let ack = 101 + question.len() as u32;
     let sent = world.pass(IN, &segment(IN, &inside, &client, ACK, (501, ack), answer));
     assert_eq!(sent.src(), outside);
     carried(&sent).2
+}
+
+/// RFC 4787 REQ-2: a host that has no outside address yet gets its forward's, in blocks and without. So its server's data
+/// ports need no forwarding: the answers name the address that the client speaks to, and a port that leads there.
+#[test]
+fn a_server_behind_a_forward_opens_data_ports_at_its_forwards_address() {
+    let blocks = Assignment::Blocks { size: 64, per_subscriber_max: 4, idle_release_s: 60 };
+    for assignment in [Assignment::Arbitrary, blocks] {
+        for last in 1..=6 {
+            let mut world = world_with(|s| {
+                nat(s, |i| {
+                    i.gateways = vec![Protocol::Ftp];
+                    i.filtering = [Filtering::AddressAndPortDependent; 3];
+                    i.assignment = assignment;
+                    i.pooling = Pooling::Paired;
+                    i.pools[0].ranges = vec!["192.0.2.1-192.0.2.6".parse().unwrap()];
+                    i.statics = vec![StaticRule::Forward {
+                        proto: Proto::Tcp,
+                        outside: ip(&format!("192.0.2.{last}")),
+                        outside_port: 21,
+                        count: 1,
+                        inside: "10.0.0.6".parse::<std::net::IpAddr>().unwrap().into(),
+                        inside_port: 21,
+                    }];
+                });
+            });
+            let outside = format!("192.0.2.{last}:21");
+            let said = says_at(&mut world, &outside, "PASV\r\n", "227 Entering Passive Mode (10,0,0,6,19,137)\r\n");
+            let numbers = said.trim_end_matches(")\r\n").rsplit_once('(').unwrap().1;
+            let data = named(&format!("227 {numbers}"));
+            assert!(data.starts_with(&format!("192.0.2.{last}:")), "{said}");
+            let syn = segment(OUT, &format!("{SERVER}:4001"), &data, SYN, (1, 0), "");
+            assert_eq!(world.pass(OUT, &syn).dst(), "10.0.0.6:5001");
+            // What the host opens itself is seen there as well.
+            let query = packet(IN, "10.0.0.6", SERVER).udp(5_353, 53).payload(b"?").build();
+            assert!(world.pass(IN, &query).src().starts_with(&format!("192.0.2.{last}:")));
+        }
+    }
 }
 
 /// Data ports that are forwarded, too, are named as they are outside, and lead to the server; others cannot be had there.

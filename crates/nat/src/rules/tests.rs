@@ -90,6 +90,11 @@ proptest! {
                 prop_assert_eq!(built.forwarded(asked, (ip, port)), to);
                 prop_assert_eq!(built.leads_to(asked, (Inside::V4(ip), port)), leads);
                 prop_assert_eq!(built.forwards_to(Inside::V4(ip)), to_host);
+                let homes = statics.iter().filter_map(|rule| match *rule {
+                    StaticRule::Forward { inside, outside, .. } => (inside == Inside::V4(ip)).then_some(outside),
+                    StaticRule::OneToOne { .. } => None,
+                });
+                prop_assert_eq!(built.home_of(Inside::V4(ip)), homes.min());
             }
         }
     }
