@@ -98,3 +98,61 @@ fn media_of_an_ipv4_server_reach_an_ipv6_client_of_rtsp() {
     }
     assert_eq!(opened(&world, Protocol::Rtsp), 2);
 }
+
+/// What call signalling of an IPv6 host says reaches an IPv4 one in its version (H.225.0, H.245): the far end's connection
+/// for H.245 and its media come in, and what it says itself names addresses that the host can reach.
+#[test]
+fn a_call_of_an_ipv6_host_opens_channels_both_ways() {
+    let mut world = world(Protocol::H323);
+    let hex = |text: &str| -> Vec<u8> {
+        let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+        digits.chunks(2).map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+    };
+    let out = |(sport, dport), bits, (seq, ack), bytes: &[u8]| {
+        packet6(IN, HOST, SERVER6).tcp(sport, dport, bits).tcp_numbers(seq, ack).payload(bytes).build()
+    };
+    let back = |to: &str, sport, bits, (seq, ack), bytes: &[u8]| {
+        let (pool, port) = e(to);
+        packet(OUT, SERVER, pool).tcp(sport, port, bits).tcp_numbers(seq, ack).payload(bytes).build()
+    };
+    // The far end's call is read by the host, every address of it in its version.
+    let six = |world: &mut World, message: &[u8], outside: &str, numbers| {
+        let sent = world.pass(OUT, &back(outside, 1_720, ACK, numbers, message));
+        TcpView::parse(sent.ip6().payload()).unwrap().payload().to_vec()
+    };
+    let outside = world.pass(IN, &out((1_234, 1_720), SYN, (100, 0), b"")).src();
+    world.pass(OUT, &back(&outside, 1_720, SYN | ACK, (500, 101), b""));
+    // "203.0.113.80:7000" in place of the address of the message, which is of another network.
+    let mut proceeding = hex(include_str!("../../alg/tests/h323/proceeding.hex"));
+    let at = proceeding.windows(6).position(|octets| octets == [198, 51, 100, 7, 0x1b, 0x58]).unwrap();
+    proceeding[at..at + 4].copy_from_slice(&[203, 0, 113, 80]);
+    let heard = six(&mut world, &proceeding, &outside, (501, 101));
+    let server6 = SERVER6.parse::<std::net::Ipv6Addr>().unwrap().octets();
+    let seen = [&server6[..], &7_000_u16.to_be_bytes()].concat();
+    assert!(heard.windows(18).any(|octets| octets == seen), "{heard:02x?}");
+    assert!(heard.len() > proceeding.len());
+    // The host connects to there, and what it says of its media is read: a channel of its own, made from the one of
+    // 10.0.0.5 by the same encoder.
+    let at_far = world.pass(IN, &out((4_500, 7_000), SYN, (100, 0), b"")).src();
+    world.pass(OUT, &back(&at_far, 7_000, SYN | ACK, (500, 101), b""));
+    let open = hex(include_str!("../../alg/tests/h323/open.hex"));
+    let sent = world.pass(OUT, &back(&at_far, 7_000, ACK, (501, 101), &open));
+    let mut own = TcpView::parse(sent.ip6().payload()).unwrap().payload().to_vec();
+    let of_four = [&server6[..12], &[10, 0, 0, 5]].concat();
+    let at = own.windows(16).position(|octets| octets == of_four).unwrap();
+    own[at..at + 16].copy_from_slice(&HOST.parse::<std::net::Ipv6Addr>().unwrap().octets());
+    let heard_to = 501 + own.len() as u32;
+    let sent = world.pass(IN, &out((4_500, 7_000), ACK, (101, heard_to), &own));
+    let tcp = TcpView::parse(sent.l4()).unwrap();
+    assert_eq!(tcp.ack(), 501 + open.len() as u32, "what was longer for the host is not for the far end");
+    let said = tcp.payload();
+    assert_eq!(said.len(), open.len(), "as long as an IPv4 host's");
+    let at = open.windows(6).position(|octets| octets == [10, 0, 0, 5, 0x13, 0x89]).unwrap();
+    let [a, b, c, d, p, q] = said[at..at + 6] else { panic!("{said:02x?}") };
+    let media = format!("{a}.{b}.{c}.{d}:{}", u16::from_be_bytes([p, q]));
+    assert_eq!(e(&media).0, e(&outside).0);
+    let report = packet(OUT, SERVER, e(&media).0).udp(9_000, e(&media).1).payload(b"report").build();
+    let sent = world.pass(OUT, &report);
+    assert_eq!(sent.addresses6().1, HOST);
+    assert_eq!(sent.ip6().payload()[2..4], 5_001_u16.to_be_bytes());
+}
