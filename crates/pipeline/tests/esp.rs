@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
 use carrack_alg::{Note, Protocol};
 use carrack_base::Reason;
 use carrack_wire::ipv4::protocol::ESP;
@@ -159,4 +161,127 @@ fn a_reload_that_ends_the_subscriber_ends_its_tunnels() {
     assert_eq!(world.pass(OUT, &esp(OUT, SERVER, &outside, 0x107)).addresses().1, A);
     world.reconfigure(|s| nat(s, |i| i.subscribers = vec![prefix("10.0.0.64/26")]));
     assert_eq!(world.sessions(), 0);
+}
+
+/// What passes of ESP, in a few lines: who waits for whom, and which numbers are whose. All hosts have one outside address.
+#[derive(Default)]
+struct Tunnels {
+    now_s: u64,
+    /// By far end: the host that waits, until when, and what it has begun with.
+    waiting: BTreeMap<usize, (usize, u64, VecDeque<u32>)>,
+    /// Host, far end and number of what went out; far end, number and host of what came in.
+    out: BTreeSet<(usize, usize, u32)>,
+    back: BTreeMap<(usize, u32), usize>,
+}
+
+impl Tunnels {
+    fn wait(&mut self, seconds: u64) {
+        self.now_s += seconds;
+        let over = |(_, (_, until, _)): &(&usize, &mut (usize, u64, VecDeque<u32>))| *until <= self.now_s;
+        let ended: Vec<usize> = self.waiting.iter_mut().filter(over).map(|(far, _)| *far).collect();
+        for far in ended {
+            let (host, _, numbers) = self.waiting.remove(&far).unwrap();
+            numbers.iter().for_each(|number| assert!(self.out.remove(&(host, far, *number))));
+        }
+        if seconds >= IDLE_S {
+            (self.out, self.back) = Default::default();
+        }
+    }
+
+    fn goes_out(&mut self, host: usize, far: usize, number: u32) -> bool {
+        if self.out.contains(&(host, far, number)) {
+            return true;
+        }
+        let until = self.now_s + 10;
+        let (who, _, numbers) = self.waiting.entry(far).or_insert((host, until, VecDeque::new()));
+        let may = *who == host && numbers.len() < 4;
+        if may {
+            numbers.push_back(number);
+            self.out.insert((host, far, number));
+        }
+        may
+    }
+
+    fn comes_in(&mut self, far: usize, number: u32) -> Option<usize> {
+        if let Some(host) = self.back.get(&(far, number)) {
+            return Some(*host);
+        }
+        let (host, _, numbers) = self.waiting.get_mut(&far)?;
+        let host = *host;
+        numbers.pop_front();
+        if numbers.is_empty() {
+            self.waiting.remove(&far);
+        }
+        self.back.insert((far, number), host);
+        Some(host)
+    }
+}
+
+/// Longer than any tunnel is idle without ending.
+const IDLE_S: u64 = 400;
+
+/// Hosts that begin, renew and answer in any order, with losses and pauses, at one to three workers: every packet goes where
+/// the few lines above say, no number ever leads to two hosts, and nothing is left at the end. A seed decides all.
+#[test]
+fn any_order_of_tunnels_leads_every_packet_to_its_host() {
+    let (mut passed, mut refused, mut learned) = (0, 0, 0);
+    for seed in 1..=48_u64 {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut below = |count: u64| {
+            (state ^= state << 13, state ^= state >> 7, state ^= state << 17);
+            (state >> 33) % count
+        };
+        let mut world = with_ipsec(1 + (seed % 3) as u8);
+        (5..9).for_each(|host| world.know(IN, &format!("10.0.0.{host}")));
+        (7..10).for_each(|far| world.know(OUT, &format!("198.51.100.{far}")));
+        let (mut model, mut outside) = (Tunnels::default(), None);
+        for step in 0..60 {
+            let (host, far) = (below(4) as usize, below(3) as usize);
+            let (inside, server) = (format!("10.0.0.{}", 5 + host), format!("198.51.100.{}", 7 + far));
+            let what = format!("seed {seed}, step {step}: host {host}, far end {far}");
+            match below(20) {
+                0..9 => {
+                    let number = 0x1000 + below(6) as u32 * 0x1_0001;
+                    let frame = esp(IN, &inside, &server, number);
+                    if model.goes_out(host, far, number) {
+                        let from = world.pass(IN, &frame).addresses().0;
+                        assert_eq!(*outside.get_or_insert(from.clone()), from, "{what}");
+                        passed += 1;
+                    } else {
+                        world.dropped(IN, &frame, Reason::NatEspWaiting);
+                        refused += 1;
+                    }
+                }
+                9..17 => {
+                    let Some(outside) = &outside else { continue };
+                    let number = 0x2000 + below(8) as u32 * 0x1_0001;
+                    let is_known = model.back.contains_key(&(far, number));
+                    let frame = esp(OUT, &server, outside, number);
+                    match model.comes_in(far, number) {
+                        Some(host) => {
+                            let to = world.pass(OUT, &frame).addresses().1;
+                            assert_eq!(to, format!("10.0.0.{}", 5 + host), "{what}");
+                            learned += u32::from(!is_known);
+                        }
+                        None => world.dropped(OUT, &frame, Reason::NatNoMapping),
+                    }
+                }
+                // A wait of ten seconds is over, or not, whichever step it began at.
+                17..19 => {
+                    world.wait_ms(4_000);
+                    model.wait(4);
+                }
+                _ => {
+                    world.wait_ms(IDLE_S * 1_000);
+                    model.wait(IDLE_S);
+                    assert_eq!(world.sessions(), 0, "{what}");
+                }
+            }
+            assert_eq!(world.sessions(), model.out.len() + model.back.len(), "{what}");
+        }
+        world.wait_ms(IDLE_S * 1_000);
+        let mappings: usize = world.workers.iter().map(|w| w.nat().mapping_count()).sum();
+        assert_eq!((world.sessions(), mappings), (0, 0), "seed {seed}");
+    }
+    assert!(passed > 500 && refused > 200 && learned > 200, "{passed} {refused} {learned}");
 }
