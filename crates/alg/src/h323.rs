@@ -73,7 +73,8 @@ impl Gateway for H323 {
         };
         match read {
             Some((at, addresses)) => {
-                let is_whole = Work { side, ends, ground: &mut *ground }.translate(bytes, at, &addresses, edits);
+                let is_whole =
+                    Work { side, ends, ground: &mut *ground }.translate(bytes, at, &addresses, edits);
                 if !is_whole {
                     edits.clear();
                     ground.note(Note::Overfull);

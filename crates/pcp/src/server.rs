@@ -212,6 +212,7 @@ impl Server {
                 self.lose();
             }
         }
+        self.updates.changing(now.plus_ns(ANSWER_NS));
         self.keep_all();
         if appeared {
             self.announcer.start(now);
@@ -288,9 +289,12 @@ impl Server {
             self.changed = true;
         }
         self.give_up(now);
+        let again = self.updates.again(now);
+        self.keeping.extend(again);
         self.keep_some(now);
         self.send_updates(now);
-        let keeps = !self.keeping.is_empty() || self.pending.values().any(|p| p.purpose.keeps());
+        let asks = !self.keeping.is_empty() || self.updates.waits();
+        let keeps = asks || self.pending.values().any(|p| p.purpose.keeps());
         if self.lost_any && !keeps {
             // RFC 6887 §8.5, §14.1.3: clients are told that they must ask anew.
             self.lost_any = false;

@@ -568,7 +568,8 @@ fn a_server_behind_a_forward_opens_data_ports_at_its_forwards_address() {
                 });
             });
             let outside = format!("192.0.2.{last}:21");
-            let said = says_at(&mut world, &outside, "PASV\r\n", "227 Entering Passive Mode (10,0,0,6,19,137)\r\n");
+            let said =
+                says_at(&mut world, &outside, "PASV\r\n", "227 Entering Passive Mode (10,0,0,6,19,137)\r\n");
             let numbers = said.trim_end_matches(")\r\n").rsplit_once('(').unwrap().1;
             let data = named(&format!("227 {numbers}"));
             assert!(data.starts_with(&format!("192.0.2.{last}:")), "{said}");

@@ -149,7 +149,8 @@ impl Patches {
         addresses: &Addresses,
         edits: &mut Edits,
     ) -> bool {
-        if self.growth(&(0..usize::MAX)) != 0 && self.lengths(bytes, in_user_information, addresses).is_none() {
+        if self.growth(&(0..usize::MAX)) != 0 && self.lengths(bytes, in_user_information, addresses).is_none()
+        {
             return false;
         }
         let list = self.list.get_mut(..self.count).unwrap_or(&mut []);

@@ -253,3 +253,31 @@ fn long_messages_pass_and_what_is_no_tpkt_ends_the_reading() {
     assert_eq!(read(&[3; 600]), Reading::Done(188), "the rest of 8192");
     assert_eq!(read(b"GET / HTTP/1.1"), Reading::Unreadable);
 }
+
+proptest::proptest! {
+    /// Octets damaged at random, between IP versions and within one: no panic, and a message that is changed keeps a TPKT's
+    /// length that is its own.
+    #[test]
+    fn damaged_messages_are_left_or_changed_as_a_whole(
+        which in 0..ALL.len(),
+        damage in proptest::collection::vec((0..1_000_usize, proptest::prelude::any::<u8>()), 0..4),
+        crosses in proptest::prelude::any::<bool>(),
+        outside in proptest::prelude::any::<bool>(),
+    ) {
+        let (hex, port) = ALL[which];
+        let own = if crosses { call6("2001:db8:64::a00:5", port) } else { call(port) };
+        let side = if outside { Side::Outside } else { Side::Inside };
+        let mut message = if crosses && !outside { in_six(&bytes(hex), port) } else { bytes(hex) };
+        let len = message.len();
+        for (at, octet) in damage {
+            // The TPKT's header stays, as what follows a wrong length is another message.
+            message[TPKT + at % (len - TPKT)] = octet;
+        }
+        let (reading, out) = read_by(side, &message, &own, &mut Field::default());
+        proptest::prop_assert_eq!(reading, Reading::Done(len));
+        proptest::prop_assert_eq!(usize::from(u16::from_be_bytes([out[2], out[3]])), out.len());
+        if !crosses {
+            proptest::prop_assert_eq!(out.len(), len);
+        }
+    }
+}

@@ -381,6 +381,31 @@ fn tunnels_of_two_hosts_behind_one_address_are_told_apart() {
     lab.down().unwrap();
 }
 
+/// RFC 4303, by somebody else's ESP (Scapy's): what two hosts behind one address encrypt for one far end is decrypted there,
+/// and its answers by the host they are for alone.
+#[test]
+fn encrypted_tunnels_of_two_hosts_behind_one_address_carry_both_ways() {
+    let Some(mut lab) = lab("sealed", Io::AfXdp, one_address) else { return };
+    let script = lab.dir().join("sealed.py").display().to_string();
+    fs::write(&script, include_str!("sealed.py")).unwrap();
+    lab.start(Ns::Inet, "sealed-server", &["/usr/bin/python3", "-u", &script, "serve"]).unwrap();
+    lab.start(Ns::Sub1, "sealed", &["/usr/bin/python3", "-u", &script, "call", plan::SERVER, "0"]).unwrap();
+    let argv = ["/usr/bin/python3", "-u", &script, "call", plan::SERVER, "1"];
+    let second = lab.exec(Ns::Sub2, &argv, LIMIT * 2).unwrap().success().unwrap().stdout;
+    lab.wait("sealed", LIMIT * 2);
+    let first = lab.log("sealed");
+    let server = lab.log("sealed-server");
+    assert!(first.contains("host 0: 20 of 20") && second.contains("host 1: 20 of 20"), "{first}\n{server}");
+    for host in 0..2 {
+        let seen = format!("host {host} from {}", plan::POOL_FIRST);
+        assert!(server.contains(&seen), "{server}");
+    }
+    assert_eq!(count(&lab, "ipsec", "opened"), 2);
+    assert_conservation(&lab);
+    lab.stop("sealed-server");
+    lab.down().unwrap();
+}
+
 /// RFC 7296 §2.23, RFC 3948: two of strongSwan's clients behind one address, to one of its servers, by ESP in UDP. What they
 /// say within their tunnels arrives, with the gateway switched on.
 #[test]

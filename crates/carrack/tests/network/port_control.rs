@@ -8,7 +8,7 @@ use carrack_lab::{Io, Lab, nat64};
 use crab_nat::{GatewayAddress, InternetProtocol, PortMapping, PortMappingOptions, PortMappingType};
 use nix::sched::{CloneFlags, setns};
 
-use crate::{LIMIT, assert_conservation, exec, lab, must, plain, replace};
+use crate::{LIMIT, assert_conservation, counters, exec, lab, must, plain, replace};
 
 /// Inside port of the web server that only its host opens.
 const PORT: u16 = 8_090;
@@ -167,6 +167,59 @@ fn a_mapping_and_the_epoch_outlive_a_restart_of_the_daemon() {
     assert_conservation(&lab);
 }
 
+/// RFC 6887 §14.2: a reload that takes the pool's addresses away gives the mapping another place, where it works, and tells
+/// the client by the answer it would get, three times to the port it asked from.
+#[test]
+fn a_client_hears_where_a_reload_has_moved_its_mapping() {
+    let renumbered = |config: String, pool: &str, forward: &str| {
+        let config = replace(&config, plan::POOL, pool);
+        let old = format!("{}:{}", plan::FORWARD_ADDRESS, plan::FORWARD_PORT);
+        replace(&config, &old, &format!("{forward}:{}", plan::FORWARD_PORT))
+    };
+    let before = |config| renumbered(config, "198.51.100.0/29", plan::FORWARD_ADDRESS);
+    let Some(mut lab) = lab("pcpmove", Io::AfXdp, before) else { return };
+    serve(&mut lab);
+    let client = within(&lab, Ns::Sub2, || {
+        let client = std::net::UdpSocket::bind((plan::SUB2, 0)).unwrap();
+        client.connect((plan::INSIDE_GATEWAY, 5_351)).unwrap();
+        client.set_read_timeout(Some(LIMIT)).unwrap();
+        client
+    });
+    // RFC 6887 §7.1, §11.1: version 2, MAP, 600 s, the client; a nonce, TCP, the port, nothing suggested.
+    let own = plan::SUB2.parse::<Ipv4Addr>().unwrap().to_ipv6_mapped().octets();
+    let [high, low] = PORT.to_be_bytes();
+    let head = [&[2, 1, 0, 0, 0, 0, 2, 88][..], &own].concat();
+    let any = Ipv4Addr::UNSPECIFIED.to_ipv6_mapped().octets();
+    let request = [&head[..], &[9; 12], &[6, 0, 0, 0, high, low, 0, 0], &any].concat();
+    let hear = || {
+        let mut answer = [0; 1_100];
+        let len = client.recv(&mut answer).unwrap();
+        assert_eq!((len, answer[..4].to_vec()), (60, vec![2, 0x81, 0, 0]), "a MAP that succeeded");
+        assert_eq!(answer[24..42], request[24..42], "nonce, protocol and port");
+        let word = |at: usize| u32::from_be_bytes(answer[at..at + 4].try_into().unwrap());
+        let place = (Ipv4Addr::from(word(56)), u16::from_be_bytes([answer[42], answer[43]]));
+        ((IpAddr::V4(place.0), place.1), word(4), word(8))
+    };
+    client.send(&request).unwrap();
+    let (old, lifetime, epoch) = hear();
+    assert_eq!(lifetime, 600);
+    assert!(reaches(&lab, Ns::Inet, old), "{}", lab.log("router"));
+    let after = renumbered(carrack_lab::config(Io::AfXdp), plan::POOL_LAST, plan::POOL_LAST);
+    lab.set_config(&after).unwrap();
+    lab.carrack(&["reload"], LIMIT).unwrap().success().unwrap();
+    let told = [hear(), hear(), hear()];
+    let [(new, ..), ..] = told;
+    assert_eq!(new.0.to_string(), plan::POOL_LAST);
+    for (place, lifetime, again) in told {
+        assert_eq!(place, new);
+        assert!((1..=600).contains(&lifetime) && again >= epoch, "{lifetime} s left, epoch {again}");
+    }
+    assert!(reaches(&lab, Ns::Inet, new), "{}", lab.log("router"));
+    let counted = counters(&lab).to_string();
+    assert!(counted.contains("pcp-moved"), "{counted}");
+    assert_conservation(&lab);
+}
+
 /// RFC 6886 §3.2, §3.3: and a flood of requests of one host leaves its neighbour's answered.
 #[test]
 fn a_flood_of_requests_of_one_host_starves_nobody() {
@@ -186,7 +239,7 @@ fn a_flood_of_requests_of_one_host_starves_nobody() {
         std::thread::sleep(std::time::Duration::from_millis(200));
     }
     assert!(answered > 0);
-    let counters = crate::counters(&lab).to_string();
-    assert!(counters.contains("punt-policed-port-control"), "{counters}");
+    let counted = counters(&lab).to_string();
+    assert!(counted.contains("punt-policed-port-control"), "{counted}");
     assert_conservation(&lab);
 }

@@ -495,7 +495,8 @@ pub(super) const KEYS: &[KeyInfo] = &[
         STATIC,
         "\"192.0.2.1:8080\"",
         "Outside address and first port. The address is in one of the instance's pools, and its ports are taken out of the \
-         pool. The router's own address works too, with a warning.",
+         pool; a host that has no outside address yet gets this one, if pooling is paired. The router's own address works \
+         too, with a warning.",
     ),
     row(
         ("nat.forward", "inside"),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use carrack_base::{Now, Proto};
+use carrack_base::{Now, Proto, Reason};
 use carrack_nat::row::Endpoint;
 use carrack_nat::{PortGrant, PortRefusal, PortWish};
 
@@ -17,6 +17,8 @@ use crate::table::{Key, Origin, Record};
 const TIMES: u8 = 3;
 /// Time between the first two; the third comes after twice that.
 const FIRST_NS: u64 = 250_000_000;
+/// How soon the engine is asked again, while its workers change over one after the other.
+const AGAIN_NS: u64 = 10_000_000;
 /// Sent in one turn: they share the queue with answers to clients.
 const A_TURN: usize = 256;
 
@@ -38,6 +40,11 @@ struct Update {
 pub(super) struct Updates {
     all: BTreeMap<Key, Update>,
     due: BTreeSet<(Now, Key)>,
+    /// What is to be asked again, and when.
+    again: Vec<Key>,
+    again_due: Now,
+    /// Until when a reload may be what is in the way.
+    changing_until: Now,
 }
 
 impl Updates {
@@ -54,7 +61,23 @@ impl Updates {
     }
 
     pub(super) fn next_due(&self) -> Option<Now> {
-        self.due.first().map(|(due, _)| *due)
+        let again = (!self.again.is_empty()).then_some(self.again_due);
+        [self.due.first().map(|(due, _)| *due), again].into_iter().flatten().min()
+    }
+
+    /// A reload has begun.
+    pub(super) fn changing(&mut self, until: Now) {
+        self.changing_until = until;
+    }
+
+    /// Is anything to be asked again?
+    pub(super) fn waits(&self) -> bool {
+        !self.again.is_empty()
+    }
+
+    /// What is to be asked again now.
+    pub(super) fn again(&mut self, now: Now) -> Vec<Key> {
+        if now >= self.again_due { std::mem::take(&mut self.again) } else { Vec::new() }
     }
 }
 
@@ -117,6 +140,13 @@ impl Server {
                     self.counters.moved += 1;
                     self.tell(now, key, record, Code::Success, is_fixed.then_some(u32::MAX));
                 }
+            }
+            // No port is given out before all workers have changed over: a moment.
+            Err(PortRefusal::Short(Reason::NatPoolChanging)) if now < self.updates.changing_until => {
+                if self.updates.again.is_empty() {
+                    self.updates.again_due = now.plus_ns(AGAIN_NS);
+                }
+                self.updates.again.push(key);
             }
             Err(refusal) => {
                 self.table.remove(&key);

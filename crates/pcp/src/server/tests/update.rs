@@ -131,6 +131,31 @@ fn a_pool_that_is_full_is_told_and_begins_the_epoch_anew() {
     assert!(w.server.epoch_s(w.now) <= 3);
 }
 
+/// Workers change over one after the other, and give out no port before all have.
+#[test]
+fn a_mapping_is_not_lost_while_workers_change_over() {
+    let mut w = World::new();
+    w.wait(50);
+    w.ask(&map(8_080));
+    renumber(&mut w);
+    w.refusal = Some(PortRefusal::Short(Reason::NatPoolChanging));
+    assert!(w.run().is_empty());
+    w.now = w.now.plus_ns(5_000_000);
+    assert!(w.run().is_empty() && w.server.poll_timeout(w.now) <= Some(w.now.plus_ns(5_000_000)));
+    w.refusal = None;
+    let told = listen(&mut w);
+    assert_eq!(told.len(), 3);
+    assert!(told.iter().all(|(_, answer)| answer.code() == 0 && answer.epoch_s() >= 50));
+    // When it lasts, it is told.
+    renumber(&mut w);
+    w.refusal = Some(PortRefusal::Short(Reason::NatPoolChanging));
+    w.pool = 0xc000_0201;
+    let told: Vec<_> = (0..2).flat_map(|_| listen(&mut w)).collect();
+    assert_eq!(told.len(), 3);
+    assert!(told.iter().all(|(at, answer)| answer.code() == 7 && (*at == 3_000 || *at <= 750)), "{told:?}");
+    assert_eq!(w.server.counters().lost, 1);
+}
+
 /// NAT-PMP has no such message, and after a restart nobody knows where a client was: the epoch begins anew for them.
 #[test]
 fn who_cannot_be_told_hears_of_a_new_epoch() {
