@@ -471,24 +471,23 @@ impl Server {
         }
     }
 
-    /// Tells all hosts of all inside links of the epoch.
+    /// Tells all hosts of all inside links of the epoch, from every address that requests are taken at there: a client
+    /// believes the one it asks alone (RFC 6887 §8.3, §14.1.3).
     fn announce(&mut self, now: Now) {
         let payload = message::announcement(self.epoch_s(now));
         let mut frames = Vec::new();
         let serves = |vrf: VrfId| self.config.served.iter().any(|served| served.vrf == vrf);
         for on in self.config.interfaces.iter().filter(|on| serves(on.vrf)) {
-            let v4 = on.addresses.first().map(|(own, _)| Ipv4Addr::from(*own));
-            frames.extend(v4.and_then(|own| {
-                let mac = MacAddr([0x01, 0x00, 0x5e, 0, 0, 1]);
-                let ends = (IpAddr::V4(own), IpAddr::V4(ALL_HOSTS));
-                Some((on.id, frames::write(on, mac, ends, CLIENT_PORT, LINK_HOPS, &payload)?))
-            }));
-            let v6 = on.ipv6.as_ref().map(|v6| Ipv6Addr::from(v6.link_local));
-            frames.extend(v6.and_then(|own| {
-                let mac = MacAddr([0x33, 0x33, 0, 0, 0, 1]);
-                let ends = (IpAddr::V6(own), IpAddr::V6(ALL_NODES));
-                Some((on.id, frames::write(on, mac, ends, CLIENT_PORT, LINK_HOPS, &payload)?))
-            }));
+            let v4 = on.addresses.iter().map(|(own, _)| IpAddr::from(Ipv4Addr::from(*own)));
+            let v6 = on.ipv6.iter().flat_map(|v6| v6.own()).map(|own| Ipv6Addr::from(own).into());
+            for own in v4.chain(v6) {
+                let (mac, all) = match own {
+                    IpAddr::V4(_) => (MacAddr([0x01, 0x00, 0x5e, 0, 0, 1]), ALL_HOSTS.into()),
+                    IpAddr::V6(_) => (MacAddr([0x33, 0x33, 0, 0, 0, 1]), ALL_NODES.into()),
+                };
+                let frame = frames::write(on, mac, (own, all), CLIENT_PORT, LINK_HOPS, &payload);
+                frames.extend(frame.map(|frame| (on.id, frame)));
+            }
         }
         for (interface, frame) in frames {
             self.counters.announced += 1;

@@ -568,6 +568,30 @@ fn a_start_is_announced_ten_times_at_growing_distances() {
     assert_eq!(times, [0, 250, 750, 1_750, 3_750, 7_750, 15_750, 31_750, 63_750, 127_750]);
 }
 
+/// RFC 6887 §8.3, §14.1.3: a client believes what comes from the address that it asks.
+#[test]
+fn a_start_is_announced_from_every_address_that_may_be_asked() {
+    let mut config = config();
+    let on = &mut config.interfaces[0];
+    on.addresses.push(("10.1.0.1".parse::<Ipv4Addr>().unwrap().into(), "10.1.0.0/16".parse().unwrap()));
+    let (link_local, global) = (0xfe80 << 112 | 1, 0x2001_0db8 << 96 | 1);
+    let addresses = vec![(global, "2001:db8::/64".parse().unwrap())];
+    on.ipv6 = Some(carrack_pipeline::snapshot::Ipv6Interface { link_local, addresses });
+    let mut server = Server::new(config, Now::from_s(1), 0, None);
+    server.handle_timeout(Now::from_s(1));
+    let frames: Vec<Vec<u8>> =
+        std::iter::from_fn(|| server.poll_transmit()).map(|(_, frame)| frame).collect();
+    let sources: Vec<&[u8]> =
+        frames.iter().map(|f| if f[12] == 8 { &f[26..30] } else { &f[22..38] }).collect();
+    let (six_link, six) = (link_local.to_be_bytes(), global.to_be_bytes());
+    assert_eq!(sources, [&[10, 0, 0, 1][..], &[10, 1, 0, 1], &six_link, &six]);
+    assert!(
+        frames[2..]
+            .iter()
+            .all(|f| f[..6] == [0x33, 0x33, 0, 0, 0, 1] && f[54..58] == [0x14, 0xe7, 0x14, 0xe6])
+    );
+}
+
 #[test]
 fn a_reload_ends_what_is_no_longer_allowed_for_anybody() {
     let mut w = World::new();
