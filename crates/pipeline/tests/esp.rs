@@ -228,7 +228,9 @@ fn any_order_of_tunnels_leads_every_packet_to_its_host() {
     for seed in 1..=48_u64 {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut below = |count: u64| {
-            (state ^= state << 13, state ^= state >> 7, state ^= state << 17);
+            for shifted in [|s: u64| s << 13, |s| s >> 7, |s| s << 17] {
+                state ^= shifted(state);
+            }
             (state >> 33) % count
         };
         let mut world = with_ipsec(1 + (seed % 3) as u8);

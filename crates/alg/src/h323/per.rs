@@ -152,7 +152,7 @@ impl Reader<'_> {
 
     /// X.691 §10.2: a value with its length before it. What it is goes unread when it is not known.
     fn open(&mut self, kind: Option<&Type>) -> Option<()> {
-        let length_at = self.at.next_multiple_of(8) / 8;
+        let length_at = self.at.div_ceil(8);
         let len = self.length()? * 8;
         let (start, end) = (self.at, self.end);
         self.skip(len)?;
