@@ -210,6 +210,8 @@ impl Server {
             if let Some(record) = self.table.remove(&key) {
                 self.end(now, key, &record);
                 self.lose();
+                let code = Code::NotAuthorized;
+                self.tell(now, key, record, code, Some(code.lifetime_s()));
             }
         }
         self.updates.changing(now.plus_ns(ANSWER_NS));
@@ -387,13 +389,15 @@ impl Server {
         })
     }
 
-    /// Ends the grants of these hosts, all when `None`; how many those were.
+    /// Ends the grants of these hosts, all when `None`; how many those were. Their clients are told, as if they had ended
+    /// them themselves.
     pub fn clear(&mut self, now: Now, inside: Option<Prefix>) -> usize {
         let matches = |key: &&Key| inside.is_none_or(|prefix| prefix.contains(key.inside));
         let keys: Vec<Key> = self.table.all.keys().filter(matches).copied().collect();
         for key in &keys {
             if let Some(record) = self.table.remove(key) {
                 self.end(now, *key, &record);
+                self.tell(now, *key, record, Code::Success, Some(0));
             }
         }
         self.changed |= !keys.is_empty();

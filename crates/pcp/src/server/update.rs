@@ -172,7 +172,8 @@ impl Server {
         (on.vrf == key.vrf && self.config.is_own(on, to.ends.to)).then_some(to)
     }
 
-    fn tell(&mut self, now: Now, key: Key, record: Record, code: Code, lifetime_s: Option<u32>) {
+    /// Begins to tell the client of a mapping, if there is a way to.
+    pub(super) fn tell(&mut self, now: Now, key: Key, record: Record, code: Code, lifetime_s: Option<u32>) {
         let update = Update { record, code, lifetime_s, left: TIMES, wait_ns: FIRST_NS, due: now };
         self.updates.insert(key, update);
     }

@@ -131,6 +131,31 @@ fn a_pool_that_is_full_is_told_and_begins_the_epoch_anew() {
     assert!(w.server.epoch_s(w.now) <= 3);
 }
 
+/// RFC 6887 §15.1: as after an end of its own, a mapping that management ends has lifetime 0; whoever is served no more is
+/// told that.
+#[test]
+fn who_loses_a_mapping_to_management_or_to_policy_is_told() {
+    let mut w = World::new();
+    let before = w.ask(&map(8_080));
+    assert_eq!(w.server.clear(w.now, None), 1);
+    let told = listen(&mut w);
+    assert_eq!(told.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 250, 750]);
+    for (_, answer) in told {
+        assert_eq!((answer.code(), answer.lifetime_s()), (0, 0));
+        assert_eq!(answer.0[24..], before.0[24..], "which it was");
+    }
+    // Asked for anew meanwhile, it is there.
+    w.ask(&map(8_080));
+    w.server.clear(w.now, None);
+    assert_eq!(w.run().len(), 1);
+    assert_eq!(w.ask(&map(8_080)).lifetime_s(), 600);
+    assert!(listen(&mut w).is_empty());
+    let narrow = Served { subscribers: vec!["10.1.0.0/16".parse().unwrap()], ..config().served.remove(0) };
+    w.server.configure(Config { served: vec![narrow], ..config() }, w.now);
+    let told = listen(&mut w);
+    assert!(told.len() == 3 && told.iter().all(|(_, answer)| answer.code() == 2), "{told:?}");
+}
+
 /// Workers change over one after the other, and give out no port before all have.
 #[test]
 fn a_mapping_is_not_lost_while_workers_change_over() {
