@@ -476,7 +476,7 @@ impl Server {
     }
 
     /// Tells all hosts of all inside links of the epoch, from every address that requests are taken at there: a client
-    /// believes the one it asks alone (RFC 6887 §8.3, §14.1.3).
+    /// believes the one it asks alone (RFC 6887 §14.1.3).
     fn announce(&mut self, now: Now) {
         let payload = message::announcement(self.epoch_s(now));
         let mut frames = Vec::new();

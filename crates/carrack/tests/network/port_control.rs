@@ -185,7 +185,7 @@ fn a_client_hears_where_a_reload_has_moved_its_mapping() {
         client.set_read_timeout(Some(LIMIT)).unwrap();
         client
     });
-    // RFC 6887 §7.1, §11.1: version 2, MAP, 600 s, the client; a nonce, TCP, the port, nothing suggested.
+    // RFC 6887 §7, §11.1: version 2, MAP, 600 s, the client; a nonce, TCP, the port, nothing suggested.
     let own = plan::SUB2.parse::<Ipv4Addr>().unwrap().to_ipv6_mapped().octets();
     let [high, low] = PORT.to_be_bytes();
     let head = [&[2, 1, 0, 0, 0, 0, 2, 88][..], &own].concat();

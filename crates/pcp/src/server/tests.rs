@@ -568,7 +568,7 @@ fn a_start_is_announced_ten_times_at_growing_distances() {
     assert_eq!(times, [0, 250, 750, 1_750, 3_750, 7_750, 15_750, 31_750, 63_750, 127_750]);
 }
 
-/// RFC 6887 §8.3, §14.1.3: a client believes what comes from the address that it asks.
+/// RFC 6887 §14.1.3: a client believes what comes from the address that it asks.
 #[test]
 fn a_start_is_announced_from_every_address_that_may_be_asked() {
     let mut config = config();
