@@ -235,6 +235,7 @@ fn instance(subscribers: u32, workers: u8) -> Instance {
         timeouts: Timeouts::default(),
         exhausted_icmp: ExhaustedIcmp::HostUnreachable,
         pool_threshold_percent: 0,
+        pool_ports_threshold: 0,
         logged: Default::default(),
         statics: Vec::new(),
         nat64: None,

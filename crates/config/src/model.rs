@@ -405,6 +405,8 @@ pub struct NatConfig {
     pub exhausted_icmp: ExhaustedIcmp,
     /// Threshold of pool use, percent.
     pub pool_threshold_percent: u8,
+    /// Threshold of ports in use.
+    pub pool_ports_threshold: u32,
     /// What the log is told beside blocks and bindings.
     pub log: Logged,
     /// Port assignment.

@@ -138,7 +138,7 @@ fn idle_times_are_as_configured() {
 #[test]
 fn limits_are_as_configured() {
     let limits = "sessions_max = 1\nports_max = 2\nports_tcp_max = 3\nports_udp_max = 4\nports_icmp_max = 5\n\
-                  creations_per_s = 6\ncreations_burst = 7\nsessions_per_mapping_max = 8\nmappings_threshold = 2\n";
+                  creations_per_s = 6\ncreations_burst = 7\nsessions_per_mapping_max = 8\nmappings_threshold = 2\npaired_mappings_threshold = 1\n";
     let text = BASE.replace("[nat.timeouts]", &format!("[nat.limits]\n{limits}\n[nat.timeouts]"));
     let compiled = compile(&config(&text), &facts(), None).unwrap();
     let expected = Limits {
@@ -149,6 +149,7 @@ fn limits_are_as_configured() {
         creations_burst: 7,
         sessions_per_mapping_max: 8,
         mappings_threshold: 2,
+        paired_mappings_threshold: 1,
     };
     assert_eq!(compiled.snapshot.nat.instances[0].limits, expected);
 }

@@ -148,6 +148,7 @@ fn instance(generation: u64) -> Instance {
         timeouts: Timeouts::default(),
         exhausted_icmp: Default::default(),
         pool_threshold_percent: 80,
+        pool_ports_threshold: 8,
         logged: Default::default(),
         nat64: NatPrefix::new(Prefix6::of(PREFIX6, 96)).ok().map(|prefix| Nat64 {
             prefixes: vec![Nat64Prefix { via: 1, prefix }],

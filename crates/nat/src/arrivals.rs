@@ -239,7 +239,7 @@ impl Nat {
             *rng = drawn;
             return None;
         };
-        let (instance, told) = (instance.id, (instance.logged, instance.limits.mappings_threshold));
+        let (instance, told) = (instance.id, (instance.logged, instance.marks()));
         self.note_mapped(instance, told, subscriber_id, id);
         Some(id)
     }

@@ -256,7 +256,7 @@ impl Nat {
         let id = tables.add_mapping(line).inspect_err(|_| {
             state.ports.release(got.address, got.port, wish.proto, now.s(), false);
         })?;
-        let told = (instance.logged, instance.limits.mappings_threshold);
+        let told = (instance.logged, instance.marks());
         self.note_mapped(instance.id, told, subscriber_id, id);
         Ok(id)
     }

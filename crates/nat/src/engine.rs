@@ -25,7 +25,7 @@ use crate::reconfigure::Laying;
 use crate::renew::Renewal;
 use crate::rewrite::translate;
 use crate::rng::Rng;
-use crate::row::{NatEvent, TcpState, v4};
+use crate::row::{NatEvent, NatNews, TcpState, v4};
 use crate::syn::{OverdueSyn, SynTable};
 use crate::tables::Tables;
 use crate::tcp::next_state;
@@ -83,6 +83,8 @@ pub(crate) struct InstanceState {
     pub(crate) refused: Vec<u32>,
     pub(crate) refused_last: IpAddr,
     pub(crate) above_threshold: bool,
+    /// Was the event of [`Instance::pool_ports_threshold`] raised?
+    pub(crate) above_ports: bool,
 }
 
 impl InstanceState {
@@ -97,17 +99,20 @@ impl InstanceState {
             refused: vec![0; REASONS.len()],
             refused_last: v4(0),
             above_threshold: false,
+            above_ports: false,
         })
     }
 }
 
-/// Events waiting for the control plane.
+/// Events waiting for the logging thread, in the form it gets them in, so that sending is one copy of many.
 #[derive(Debug)]
 pub(crate) struct Events {
     /// Those from `taken` to `end` wait, in order. What is emptied as a whole begins anew at its start: the same few lines of
     /// memory for each burst.
-    all: Box<[NatEvent]>,
+    all: Box<[NatNews]>,
     taken: usize,
+    /// Those before it have their time.
+    dated: usize,
     end: usize,
     lost: u64,
 }
@@ -115,7 +120,8 @@ pub(crate) struct Events {
 impl Events {
     fn new() -> Self {
         let nothing = NatEvent::AddressBound { instance: InstanceId(0), inside: v4(0), outside: 0 };
-        Self { all: vec![nothing; EVENTS_ROOM].into(), taken: 0, end: 0, lost: 0 }
+        let nothing = NatNews { at_ns: 0, event: nothing };
+        Self { all: vec![nothing; EVENTS_ROOM].into(), taken: 0, dated: 0, end: 0, lost: 0 }
     }
 
     /// False when there was no room.
@@ -125,7 +131,7 @@ impl Events {
             return false;
         }
         if let Some(place) = self.all.get_mut(self.end) {
-            *place = event;
+            place.event = event;
             self.end += 1;
         }
         true
@@ -139,19 +145,29 @@ impl Events {
         }
         if self.end == EVENTS_ROOM {
             self.all.copy_within(self.taken..self.end, 0);
+            self.dated = self.dated.saturating_sub(self.taken);
             self.end -= mem::take(&mut self.taken);
         }
         true
     }
 
-    fn waiting(&self) -> &[NatEvent] {
+    const fn is_empty(&self) -> bool {
+        self.taken == self.end
+    }
+
+    /// Those that wait; new ones are of now.
+    fn waiting(&mut self, now: Now) -> &[NatNews] {
+        for news in self.all.get_mut(self.dated..self.end).unwrap_or_default() {
+            news.at_ns = now.ns;
+        }
+        self.dated = self.end;
         self.all.get(self.taken..self.end).unwrap_or_default()
     }
 
     fn take(&mut self, count: usize) {
         self.taken += count;
         if self.taken >= self.end {
-            (self.taken, self.end) = (0, 0);
+            (self.taken, self.dated, self.end) = (0, 0, 0);
         }
     }
 }
@@ -389,10 +405,17 @@ impl Nat {
         }
     }
 
-    /// Events for the control plane, in order, until they are [taken](Self::take_events).
+    /// Does no event wait?
     #[must_use]
-    pub fn events(&self) -> &[NatEvent] {
-        self.events.waiting()
+    pub const fn is_quiet(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// Events for the logging thread, in order, until they are [taken](Self::take_events). Those that nobody has looked at
+    /// get this time.
+    #[must_use]
+    pub fn events(&mut self, now: Now) -> &[NatNews] {
+        self.events.waiting(now)
     }
 
     /// The first `count` events have gone their way.
@@ -400,7 +423,7 @@ impl Nat {
         self.events.take(count);
     }
 
-    /// Events lost because the control plane was slow, since start.
+    /// Events lost because the logging thread was slow, since start.
     #[must_use]
     pub const fn events_lost(&self) -> u64 {
         self.events.lost

@@ -11,6 +11,7 @@ use crate::policy::BlockRules;
 use crate::row::{Change, NatEvent};
 use crate::syn::OverdueSyn;
 use crate::tables::{Ending, Hashes};
+use crate::told::crosses;
 
 /// Idle blocks looked at in one call.
 const IDLE_BLOCKS_MAX: usize = 16;
@@ -215,6 +216,7 @@ impl Nat {
         self.retry_forwards();
         for at in 0..self.states.len() {
             self.watch_threshold(at);
+            self.watch_ports(at);
             self.report_refusals(at);
         }
     }
@@ -257,6 +259,18 @@ impl Nat {
             state.above_threshold = above;
             let pool = instance.pools.first().map_or(PoolId(0), |p| p.id);
             events.push(NatEvent::PoolThreshold { instance: instance.id, pool, percent, above });
+        }
+    }
+
+    /// RFC 8158 §4.6.8.2: as many ports of the pools in use as the threshold says is an event.
+    fn watch_ports(&mut self, at: usize) {
+        let Self { states, policy, events, group, .. } = self;
+        let (Some(instance), Some(state)) = (policy.instances.get(at), states.get_mut(at)) else { return };
+        let share = instance.pool_ports_threshold.div_ceil(u32::from(group.workers()));
+        let ports = state.ports.used.iter().sum::<u64>().min(u64::from(u32::MAX)) as u32;
+        if crosses(ports, share, &mut state.above_ports) {
+            let pool = instance.pools.first().map_or(PoolId(0), |p| p.id);
+            events.push(NatEvent::PortsThreshold { instance: instance.id, pool, ports });
         }
     }
 

@@ -382,8 +382,8 @@ pub struct Subscriber {
     pub(crate) blocks: [BlockRef; BLOCKS_MAX],
     /// Creations left, in 1/1000.
     pub(crate) tokens_milli: u32,
-    /// Was the event of the threshold of mappings raised?
-    pub(crate) is_above_threshold: bool,
+    /// Were the events of the thresholds of mappings raised?
+    pub(crate) is_above: [bool; 2],
     /// When tokens were last added, milliseconds.
     pub(crate) tokens_at_ms: u64,
     /// First address of an IPv6 subscriber.
@@ -404,7 +404,7 @@ impl Default for Subscriber {
             block_count: 0,
             blocks: [BlockRef::default(); BLOCKS_MAX],
             tokens_milli: 0,
-            is_above_threshold: false,
+            is_above: [false; 2],
             tokens_at_ms: 0,
             is_six: false,
             inside6: [0; 2],

@@ -169,6 +169,8 @@ pub struct Limits {
     pub sessions_per_mapping_max: u32,
     /// Mappings of a subscriber, all protocols together, at which an event is raised; 0 for none.
     pub mappings_threshold: u32,
+    /// The same for the event of paired pooling (RFC 8158 §4.6.8.4), where it pools so.
+    pub paired_mappings_threshold: u32,
 }
 
 /// Idle times in seconds, each 1 to 30 000.
@@ -324,6 +326,9 @@ pub struct Instance {
     pub exhausted_icmp: ExhaustedIcmp,
     /// Pool use in percent at which a threshold event is raised; 0 for none.
     pub pool_threshold_percent: u8,
+    /// Ports in use, all protocols and workers together, at which an event is raised; 0 for none. A worker compares its own
+    /// with its share.
+    pub pool_ports_threshold: u32,
     /// What the log is told of mappings and sessions that begin from now on.
     pub logged: Logged,
     /// Static mappings.
@@ -337,6 +342,13 @@ pub struct Instance {
 }
 
 impl Instance {
+    /// Mappings of a subscriber at which its events are raised, in the order of [`Mark::ALL`]; 0 for none.
+    #[inline]
+    pub(crate) fn marks(&self) -> [u32; 2] {
+        let paired = if self.pooling == Pooling::Paired { self.limits.paired_mappings_threshold } else { 0 };
+        [self.limits.mappings_threshold, paired]
+    }
+
     /// The gateway that reads what goes to this port of a server.
     #[inline]
     #[must_use]

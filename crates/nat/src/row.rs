@@ -320,6 +320,29 @@ pub enum Change {
     SessionDeleted,
 }
 
+/// Thresholds of a subscriber's mappings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// However it pools (RFC 8158 §4.6.8.3).
+    PerUser,
+    /// Of those that share the one outside address of paired pooling (RFC 8158 §4.6.8.4).
+    Paired,
+}
+
+impl Mark {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::PerUser, Self::Paired];
+}
+
+/// What an engine has to tell, and since when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NatNews {
+    /// Monotonic time, nanoseconds.
+    pub at_ns: u64,
+    /// What.
+    pub event: NatEvent,
+}
+
 /// Something management wants to know (RFC 8158 kinds). None names a destination (RFC 6888 REQ-12) unless the instance's
 /// [`Logged`](crate::policy::Logged) asks for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -404,8 +427,19 @@ pub enum NatEvent {
         /// Crossed upwards?
         above: bool,
     },
+    /// The ports in use have become as many as the instance's threshold; told anew after they were an eighth fewer.
+    PortsThreshold {
+        /// Instance.
+        instance: InstanceId,
+        /// Its first pool.
+        pool: PoolId,
+        /// This worker's, all protocols together, which has reached its share of the threshold.
+        ports: u32,
+    },
     /// A subscriber's mappings have become as many as its threshold; told anew after they were an eighth fewer.
     SubscriberThreshold {
+        /// Which threshold.
+        mark: Mark,
         /// Instance.
         instance: InstanceId,
         /// Inside address.

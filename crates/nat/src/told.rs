@@ -7,7 +7,7 @@ use carrack_wire::ipv4::protocol;
 use crate::engine::Nat;
 use crate::line::{Session, TOLD, TOLD_REMOTE};
 use crate::policy::{Instance, Logged};
-use crate::row::{Change, HostEndpoint, NatEvent};
+use crate::row::{Change, HostEndpoint, Mark, NatEvent};
 
 /// Flags of a dynamic mapping that begins.
 pub(crate) fn mapping_flags(instance: &Instance) -> u8 {
@@ -52,30 +52,30 @@ impl Nat {
     pub(crate) fn note_mapped(
         &mut self,
         instance: InstanceId,
-        (logged, threshold): (Logged, u32),
+        (logged, marks): (Logged, [u32; 2]),
         subscriber: u32,
         id: u32,
     ) {
         if logged == Logged::Mappings {
             self.tell_mapping(Change::MappingCreated, id);
         }
-        if threshold > 0 {
-            self.watch_mappings(instance, threshold, subscriber);
+        if marks != [0; 2] {
+            self.watch_mappings(instance, marks, subscriber);
         }
     }
 
-    /// RFC 8158 §4.6.8.3: a mapping of the subscriber's has begun; is it as many as its threshold now? Who hovers there is
-    /// told once. That it had fewer is seen when the next begins: without one it cannot have as many again.
+    /// RFC 8158 §4.6.8.3, RFC 8158 §4.6.8.4: a mapping of the subscriber's has begun; are they as many as a threshold now?
+    /// Who hovers there is told once. That it had fewer is seen when the next begins: without one it cannot have as many
+    /// again.
     #[cold]
-    fn watch_mappings(&mut self, instance: InstanceId, threshold: u32, subscriber: u32) {
+    fn watch_mappings(&mut self, instance: InstanceId, marks: [u32; 2], subscriber: u32) {
         let Some(line) = self.tables.subscribers.get_mut(subscriber) else { return };
         let mappings: u32 = line.mappings.iter().sum();
-        if mappings <= threshold - (threshold / 8).max(1).min(threshold) {
-            line.is_above_threshold = false;
-        } else if mappings >= threshold && !line.is_above_threshold {
-            line.is_above_threshold = true;
-            let inside = line.who().into();
-            self.events.push(NatEvent::SubscriberThreshold { instance, inside, mappings });
+        let inside = line.who().into();
+        for ((mark, threshold), is_above) in Mark::ALL.into_iter().zip(marks).zip(&mut line.is_above) {
+            if crosses(mappings, threshold, is_above) {
+                self.events.push(NatEvent::SubscriberThreshold { mark, instance, inside, mappings });
+            }
         }
     }
 
@@ -112,6 +112,15 @@ impl Nat {
         }
         self.events.push(event);
     }
+}
+
+/// Has a number come up to its threshold? `is_above` remembers that it has, until it was an eighth less.
+pub(crate) fn crosses(number: u32, threshold: u32, is_above: &mut bool) -> bool {
+    if threshold == 0 || number <= threshold - (threshold / 8).max(1).min(threshold) {
+        *is_above = false;
+        return false;
+    }
+    number >= threshold && !std::mem::replace(is_above, true)
 }
 
 /// RFC 8158 §4.6.1, RFC 8158 §4.6.2. Of an IPv4 host's session.

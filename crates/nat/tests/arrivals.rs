@@ -56,6 +56,7 @@ fn any_policy(rng: &mut Rng) -> Instance {
         creations_burst: 5,
         sessions_per_mapping_max: one(rng, &[0, 0, 3]),
         mappings_threshold: one(rng, &[0, 4]),
+        paired_mappings_threshold: one(rng, &[0, 3]),
     };
     it.timeouts.udp_s = one(rng, &[6, 20]);
     it.timeouts.udp_port_s = one(rng, &[vec![], vec![(53, 3)]]);

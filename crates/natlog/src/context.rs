@@ -3,6 +3,7 @@
 use carrack_base::Reason;
 use carrack_config::Config;
 use carrack_nat::policy::{Assignment, Limits};
+use carrack_nat::row::Mark;
 use carrack_pipeline::snapshot::Snapshot;
 
 use crate::record::{Kind, Quota};
@@ -35,6 +36,8 @@ pub struct InstanceContext {
     pub block_ports: u32,
     /// Threshold of pool use, percent.
     pub threshold_percent: u8,
+    /// Threshold of ports in use.
+    pub ports_threshold: u32,
 }
 
 impl Context {
@@ -54,6 +57,7 @@ impl Context {
                 _ => 0,
             },
             threshold_percent: i.pool_threshold_percent,
+            ports_threshold: i.pool_ports_threshold,
         };
         let pools = policy.iter().flat_map(|i| &i.pools);
         Self {
@@ -97,9 +101,17 @@ impl Context {
         if above { high } else { high.saturating_sub(5) }
     }
 
+    /// Ports in use at which an event is raised.
+    pub(crate) fn ports_threshold(&self, index: u16) -> u32 {
+        self.instances.get(usize::from(index)).map_or(0, |instance| instance.ports_threshold)
+    }
+
     /// Mappings of a subscriber at which an event is raised.
-    pub(crate) fn mappings_threshold(&self, index: u16) -> u32 {
-        self.instances.get(usize::from(index)).map_or(0, |instance| instance.limits.mappings_threshold)
+    pub(crate) fn mappings_threshold(&self, index: u16, mark: Mark) -> u32 {
+        self.instances.get(usize::from(index)).map_or(0, |instance| match mark {
+            Mark::PerUser => instance.limits.mappings_threshold,
+            Mark::Paired => instance.limits.paired_mappings_threshold,
+        })
     }
 
     /// What RFC 8158 calls a refusal for that reason, and the limit that was reached (§4.4).

@@ -205,12 +205,14 @@ impl Meter {
     }
 
     fn take(&mut self, nat: &mut Nat, second: u64) {
-        for event in nat.events().iter().copied() {
+        let waiting = nat.events(Now::default());
+        let count = waiting.len();
+        for event in waiting.iter().map(|news| news.event) {
             let unix_ns = (DAY_MS + second * 1_000 + self.rng.below(1_000) as u64) * 1_000_000;
             let logged = LoggedEvent { sequence: 0, at_ns: 0, unix_ns, worker: WorkerId(0), event };
             self.records.push(Record::of(&logged, &self.context));
         }
-        nat.take_events(nat.events().len());
+        nat.take_events(count);
     }
 
     /// Measures what has come together and forgets it.

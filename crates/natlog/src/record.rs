@@ -4,7 +4,7 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use carrack_base::{InstanceId, Proto, Reason};
 use carrack_config::EventClass;
-use carrack_nat::row::{Change, Endpoint, HostEndpoint, NatEvent};
+use carrack_nat::row::{Change, Endpoint, HostEndpoint, Mark, NatEvent};
 use carrack_runtime::LoggedEvent;
 
 use crate::context::Context;
@@ -165,8 +165,7 @@ pub struct Record {
     pub pool: u16,
     /// IP protocol number.
     pub protocol: u8,
-    /// Quotas: a [`Quota`]; thresholds: 1 when a pool's was crossed upwards, 2 a subscriber's, 0 downwards; mappings and sessions: 1 where port blocks tell the
-    /// subscriber too.
+    /// Quotas: a [`Quota`]; thresholds: a [`Threshold`]; mappings and sessions: 1 where port blocks tell the subscriber too.
     pub detail: u8,
     /// The subscriber.
     pub inside: IpAddr,
@@ -192,8 +191,36 @@ pub struct Record {
     pub reason: Option<Reason>,
 }
 
-/// Detail of a threshold that a subscriber has reached.
-const OF_SUBSCRIBER: u8 = 2;
+/// Which threshold was reached. The numbers are those of stored records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Threshold {
+    /// Use of a pool fell back under its threshold.
+    PoolLow = 0,
+    /// Use of a pool rose to its threshold.
+    PoolHigh = 1,
+    /// Mappings of a subscriber.
+    PerUser = 2,
+    /// Ports of the pools in use.
+    Ports = 3,
+    /// Mappings of a subscriber that share its one outside address.
+    Paired = 5,
+}
+
+impl Threshold {
+    /// The value of natThresholdEvent (RFC 8158 §4.5).
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::PoolHigh => 1,
+            Self::PoolLow => 2,
+            Self::Ports => 3,
+            Self::PerUser => 4,
+            Self::Paired => 5,
+        }
+    }
+}
+
 /// No address.
 pub const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
@@ -307,21 +334,40 @@ impl Record {
                 count: u32::from(percent),
                 ..at
             },
-            NatEvent::SubscriberThreshold { instance, inside, mappings } => Self {
+            NatEvent::PortsThreshold { instance, pool, ports } => Self {
+                kind: Kind::ThresholdReached,
+                instance: instance.index() as u16,
+                pool: pool.index() as u16,
+                detail: Threshold::Ports as u8,
+                value: context.ports_threshold(instance.index() as u16),
+                count: ports,
+                ..at
+            },
+            NatEvent::SubscriberThreshold { mark, instance, inside, mappings } => Self {
                 kind: Kind::ThresholdReached,
                 instance: instance.index() as u16,
                 inside,
-                detail: OF_SUBSCRIBER,
-                value: context.mappings_threshold(instance.index() as u16),
+                detail: match mark {
+                    Mark::PerUser => Threshold::PerUser,
+                    Mark::Paired => Threshold::Paired,
+                } as u8,
+                value: context.mappings_threshold(instance.index() as u16, mark),
                 count: mappings,
                 ..at
             },
         }
     }
 
-    /// Was a subscriber's threshold crossed?
-    pub(crate) const fn is_of_subscriber(&self) -> bool {
-        self.detail == OF_SUBSCRIBER
+    /// Which threshold it is about, of a [`Kind::ThresholdReached`].
+    #[must_use]
+    pub const fn threshold(&self) -> Threshold {
+        match self.detail {
+            1 => Threshold::PoolHigh,
+            2 => Threshold::PerUser,
+            3 => Threshold::Ports,
+            5 => Threshold::Paired,
+            _ => Threshold::PoolLow,
+        }
     }
 
     fn of_mapping(

@@ -6,7 +6,7 @@ use carrack_config::SyslogFormat;
 
 use crate::context::Context;
 use crate::flow::Emit;
-use crate::record::{Kind, Record};
+use crate::record::{Kind, Record, Threshold};
 use crate::time;
 
 /// Writes messages.
@@ -116,17 +116,7 @@ fn fields(
             field("limit", &record.value)?;
             field("count", &record.count)
         }
-        Kind::ThresholdReached if record.is_of_subscriber() => {
-            field("inside", &record.inside)?;
-            field("threshold", &record.value)?;
-            field("mappings", &record.count)
-        }
-        Kind::ThresholdReached => {
-            field("pool", &context.pool(record.pool))?;
-            field("crossed", &if record.detail == 1 { "upwards" } else { "downwards" })?;
-            field("threshold", &record.value)?;
-            field("percent", &record.count)
-        }
+        Kind::ThresholdReached => threshold(record, context, field),
         Kind::Started | Kind::Stopped => Ok(()),
         Kind::Configured => field("generation", &record.value),
         Kind::ClockSet => {
@@ -134,5 +124,35 @@ fn fields(
             field("direction", &if record.count == 1 { "backwards" } else { "forwards" })
         }
         Kind::EventsLost => field("count", &record.count),
+    }
+}
+
+fn threshold(
+    record: &Record,
+    context: &Context,
+    mut field: impl FnMut(&str, &dyn std::fmt::Display) -> std::fmt::Result,
+) -> std::fmt::Result {
+    match record.threshold() {
+        which @ (Threshold::PoolHigh | Threshold::PoolLow) => {
+            field("pool", &context.pool(record.pool))?;
+            field("crossed", &if which == Threshold::PoolHigh { "upwards" } else { "downwards" })?;
+            field("threshold", &record.value)?;
+            field("percent", &record.count)
+        }
+        Threshold::Ports => {
+            field("pool", &context.pool(record.pool))?;
+            field("threshold", &record.value)?;
+            field("ports", &record.count)
+        }
+        Threshold::PerUser => {
+            field("inside", &record.inside)?;
+            field("threshold", &record.value)?;
+            field("mappings", &record.count)
+        }
+        Threshold::Paired => {
+            field("inside", &record.inside)?;
+            field("threshold", &record.value)?;
+            field("paired-mappings", &record.count)
+        }
     }
 }

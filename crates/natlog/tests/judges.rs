@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use carrack_config::SyslogFormat;
 use carrack_natlog::flow::{Encoder, Field, Stamp, TEMPLATES, Unsent, Version, template};
-use carrack_natlog::record::{Kind, Quota, Record};
+use carrack_natlog::record::{Kind, Quota, Record, Threshold};
 use carrack_natlog::syslog::Syslog;
 use common::{AT_MS, capture, context, every_event};
 
@@ -88,14 +88,19 @@ fn expected(field: Field, record: &Record) -> String {
         Field::MappingsMax => "Max BIB Entries: 77".into(),
         Field::PerUserMax => "Max Entries Per User: 77".into(),
         Field::SubscribersMax => "Max Subscribers: 77".into(),
-        Field::ThresholdEvent if record.detail == 1 => {
-            "NAT Threshold Event: Address pool high threshold event (1)".into()
+        Field::ThresholdEvent => {
+            let name = match record.threshold() {
+                Threshold::PoolHigh => "Address pool high threshold event (1)",
+                Threshold::PoolLow => "Address pool low threshold event (2)",
+                Threshold::Ports => "Address and port mapping high threshold event (3)",
+                Threshold::PerUser => "Address and port mapping per user high threshold event (4)",
+                Threshold::Paired => "Global Address mapping high threshold event (5)",
+            };
+            format!("NAT Threshold Event: {name}")
         }
-        Field::ThresholdEvent if record.detail == 2 => {
-            "NAT Threshold Event: Address and port mapping per user high threshold event (4)".into()
-        }
+        Field::PortsHigh => "Addressport Mapping High Threshold: 77".into(),
         Field::PerUserHigh => "Addressport Mapping Per User High Threshold: 77".into(),
-        Field::ThresholdEvent => "NAT Threshold Event: Address pool low threshold event (2)".into(),
+        Field::PairedHigh => "Global Address Mapping High Threshold: 77".into(),
         Field::PoolHigh => "Addresspool High Threshold: 77".into(),
         Field::PoolLow => "Addresspool Low Threshold: 77".into(),
     }

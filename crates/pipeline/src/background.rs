@@ -9,7 +9,7 @@ use carrack_wire::ethernet::MacAddr;
 use carrack_wire::ipv4::Ipv4View;
 
 use crate::burst::Meta;
-use crate::mailbox::{CapturePoint, Command, Event, NatNews};
+use crate::mailbox::{CapturePoint, Command, Event};
 use crate::worker::Worker;
 
 /// Commands taken between two bursts.
@@ -205,16 +205,12 @@ impl Worker {
     }
 
     fn send_events(&mut self, now: Now) {
-        let events = self.nat.events();
-        if events.is_empty() {
+        if self.nat.is_quiet() {
             return;
         }
         // What finds no room waits in the engine, whose own bound counts the loss.
-        let count = events.len().min(self.mail.nat_events.slots());
-        if let Ok(room) = self.mail.nat_events.write_chunk_uninit(count) {
-            let sent =
-                room.fill_from_iter(events.iter().map(|event| NatNews { at_ns: now.ns, event: *event }));
-            self.nat.take_events(sent);
-        }
+        let (sent, _) = self.mail.nat_events.push_partial_slice(self.nat.events(now));
+        let sent = sent.len();
+        self.nat.take_events(sent);
     }
 }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use carrack_base::{IfIndex, InstanceId, Prefix, Proto, Reason};
 use carrack_nat::Change;
+/// From a worker to the logging thread.
+pub use carrack_nat::row::NatNews;
 use carrack_nat::row::{
-    Filter, MappingRow, MemoryRow, NatEvent, PoolRow, SessionKey, SessionRow, SubscriberRow, TcpState,
+    Filter, MappingRow, MemoryRow, PoolRow, SessionKey, SessionRow, SubscriberRow, TcpState,
 };
 use carrack_nat::{PortAsk, PortGrant, PortRefusal};
 use carrack_wire::ethernet::MacAddr;
@@ -296,15 +298,6 @@ pub enum Command {
     Capture(Capture),
     /// Trace packets.
     Trace(Trace),
-}
-
-/// From a worker to the logging thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NatNews {
-    /// Monotonic time, nanoseconds.
-    pub at_ns: u64,
-    /// What.
-    pub event: NatEvent,
 }
 
 /// From a worker to the control plane.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// All kinds of events.
-pub const EVENT_KINDS: [&str; 13] = [
+pub const EVENT_KINDS: [&str; 14] = [
     "block-allocated",
     "block-released",
     "address-bound",
@@ -13,6 +13,7 @@ pub const EVENT_KINDS: [&str; 13] = [
     "mapping-released",
     "refused",
     "pool-threshold",
+    "ports-threshold",
     "subscriber-threshold",
     "mapping-created",
     "mapping-deleted",
@@ -28,8 +29,8 @@ pub struct Event {
     /// When: microseconds since 1970 (UTC).
     pub unix_us: u64,
     /// `block-allocated`, `block-released`, `address-bound`, `address-released`, `mapping-bound`, `mapping-released`,
-    /// `refused`, `pool-threshold`, `subscriber-threshold`, `mapping-created`, `mapping-deleted`, `session-created` or
-    /// `session-deleted`.
+    /// `refused`, `pool-threshold`, `ports-threshold`, `subscriber-threshold`, `mapping-created`, `mapping-deleted`,
+    /// `session-created` or `session-deleted`.
     pub kind: String,
     /// NAT instance, when it is about one.
     pub instance: Option<String>,

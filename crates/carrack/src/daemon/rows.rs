@@ -10,7 +10,7 @@ use carrack_api::types::{
 use carrack_base::{IfIndex, InstanceId, PoolId, Prefix6, VrfId};
 use carrack_host::NeighbourRow;
 use carrack_nat::row::{
-    BlockRow, Change, MappingRow, MemoryRow, NatEvent, PoolRow, SessionRow, SubscriberRow,
+    BlockRow, Change, MappingRow, Mark, MemoryRow, NatEvent, PoolRow, SessionRow, SubscriberRow,
 };
 use carrack_pipeline::mailbox::{CapturePoint, CaptureSlot, TraceOutcome, TraceStep};
 use carrack_pipeline::snapshot::{NextHop, Snapshot};
@@ -302,9 +302,17 @@ pub(super) fn event(names: &Names, sequence: u64, unix_ns: u64, event: &NatEvent
             let to = remote.map_or_else(String::new, |remote| format!(" to {remote}"));
             (kind, instance, "info", format!("{inside}, protocol {protocol}, {what} {outside}{to}"))
         }
-        NatEvent::SubscriberThreshold { instance, inside, mappings } => {
-            let text = format!("{inside} has reached the threshold of mappings: {mappings}");
+        NatEvent::SubscriberThreshold { mark, instance, inside, mappings } => {
+            let whose = if *mark == Mark::Paired { " of one outside address" } else { "" };
+            let text = format!("{inside} has reached the threshold of mappings{whose}: {mappings}");
             ("subscriber-threshold", instance, "warning", text)
+        }
+        NatEvent::PortsThreshold { instance, pool, ports } => {
+            let text = format!(
+                "pool {} has reached its threshold of ports in use: {ports} of this worker",
+                names.pool(*pool)
+            );
+            ("ports-threshold", instance, "warning", text)
         }
         NatEvent::PoolThreshold { instance, pool, percent, above } => {
             let what = if *above { "rose above" } else { "fell back under" };

@@ -221,6 +221,15 @@ pub(super) const KEYS: &[KeyInfo] = &[
         "Use of a pool at which an event is raised; 0 for none (RFC 6888 REQ-13).",
     ),
     row(
+        ("nat", "pool_ports_threshold"),
+        LIMIT,
+        Value("0"),
+        InPlace,
+        "2_000_000",
+        "Ports of the pools in use, all protocols together, at which an event is raised; 0 for none. Each worker compares its \
+         own with an even share, and tells again when they were an eighth fewer in between (RFC 8158 §4.6.8.2).",
+    ),
+    row(
         ("nat", "log"),
         Word(&["blocks", "mappings", "sessions", "destinations"]),
         Value("\"blocks\""),
@@ -405,6 +414,15 @@ pub(super) const KEYS: &[KeyInfo] = &[
         "1_500",
         "Mappings of a subscriber, all protocols together, at which an event is raised; 0 for none. It is raised again when \
          they were an eighth fewer in between (RFC 8158 §4.6.8.3).",
+    ),
+    row(
+        ("nat.limits", "paired_mappings_threshold"),
+        LIMIT,
+        Value("0"),
+        InPlace,
+        "2_000",
+        "The same with an event of its own for `pooling = \"paired\"`, where all of them share one outside address: global \
+         address mapping high threshold (RFC 8158 §4.6.8.4).",
     ),
     row(("nat.timeouts", "udp"), TIMEOUT, Value("300"), InPlace, "\"5m\"", "UDP (RFC 4787 REQ-5)."),
     row(

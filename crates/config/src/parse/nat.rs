@@ -1,7 +1,7 @@
 //! `[[nat]]` and its tables.
 
 use carrack_base::{Prefix4, Prefix6, Proto, Range4};
-use carrack_nat::policy::{Filtering, Limits, Mapping, Timeouts, Unreadable};
+use carrack_nat::policy::{Filtering, Limits, Mapping, Pooling, Timeouts, Unreadable};
 
 use super::Mode;
 use super::network::name;
@@ -43,10 +43,11 @@ fn instance(notes: &Notes, mut section: Section<'_>) -> NatConfig {
         port_hold_ports_max: section.value("port_hold_ports_max"),
         exhausted_icmp: section.value("exhausted_icmp"),
         pool_threshold_percent: section.value("pool_threshold_percent"),
+        pool_ports_threshold: section.value("pool_ports_threshold"),
         log: section.value("log"),
         ports: ports(notes, &section.section("ports")),
         pools: section.sections("pool").into_iter().map(|pool_section| pool(notes, pool_section)).collect(),
-        limits: limits(notes, &section.section("limits")),
+        limits: limits(notes, &section.section("limits"), section.value("pooling")),
         timeouts: self::timeouts(notes, &timeouts),
         one_to_one: section
             .sections("one_to_one")
@@ -167,7 +168,7 @@ fn pool(notes: &Notes, mut section: Section<'_>) -> PoolConfig {
     PoolConfig { name, addresses, ports: At::new(ports.value, section.span_of("ports")) }
 }
 
-fn limits(notes: &Notes, section: &Section<'_>) -> Limits {
+fn limits(notes: &Notes, section: &Section<'_>, pooling: Pooling) -> Limits {
     let creations_per_s = section.value::<u32>("creations_per_s");
     let burst = section.get::<u32>("creations_burst");
     if let (0, Some(burst)) = (creations_per_s, &burst) {
@@ -176,14 +177,23 @@ fn limits(notes: &Notes, section: &Section<'_>) -> Limits {
             "`creations_burst` without `creations_per_s`; set the rate too, or remove the burst",
         );
     }
-    let mappings_threshold = section.need::<u32>("mappings_threshold");
     let ports_max = section.value::<u32>("ports_max");
-    if ports_max > 0 && mappings_threshold.value > ports_max {
+    let threshold = |key: &'static str| {
+        let threshold = section.need::<u32>(key);
+        if ports_max > 0 && threshold.value > ports_max {
+            notes.warning(
+                threshold.span,
+                format!("`{key}` is above the {ports_max} of `ports_max`, so that it is never reached"),
+            );
+        }
+        threshold
+    };
+    let mappings_threshold = threshold("mappings_threshold");
+    let paired_mappings_threshold = threshold("paired_mappings_threshold");
+    if paired_mappings_threshold.value > 0 && pooling != Pooling::Paired {
         notes.warning(
-            mappings_threshold.span,
-            format!(
-                "`mappings_threshold` is above the {ports_max} of `ports_max`, so that it is never reached"
-            ),
+            paired_mappings_threshold.span,
+            "`paired_mappings_threshold` without `pooling = \"paired\"` does nothing; `mappings_threshold` holds for both",
         );
     }
     Limits {
@@ -198,6 +208,7 @@ fn limits(notes: &Notes, section: &Section<'_>) -> Limits {
         creations_burst: burst.map_or(creations_per_s, |burst| burst.value),
         sessions_per_mapping_max: section.value("sessions_per_mapping_max"),
         mappings_threshold: mappings_threshold.value,
+        paired_mappings_threshold: paired_mappings_threshold.value,
     }
 }
 

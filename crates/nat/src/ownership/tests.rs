@@ -36,6 +36,7 @@ pub(crate) fn instance(addresses: u32, port_last: u16, size: u16) -> Instance {
         timeouts: Timeouts::default(),
         exhausted_icmp: Default::default(),
         pool_threshold_percent: 0,
+        pool_ports_threshold: 0,
         logged: Default::default(),
         statics: vec![],
         nat64: None,

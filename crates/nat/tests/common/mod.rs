@@ -89,6 +89,7 @@ pub fn instance() -> Instance {
         timeouts: Timeouts::default(),
         exhausted_icmp: Default::default(),
         pool_threshold_percent: 0,
+        pool_ports_threshold: 0,
         logged: Default::default(),
         statics: vec![],
         nat64: None,
@@ -306,8 +307,10 @@ impl World {
 
     pub fn take_events(&mut self) {
         for nat in &mut self.nats {
-            self.events.extend(nat.events());
-            nat.take_events(nat.events().len());
+            let waiting = nat.events(self.now);
+            let count = waiting.len();
+            self.events.extend(waiting.iter().map(|news| news.event));
+            nat.take_events(count);
         }
     }
 

@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 
 use crate::context::Context;
-use crate::record::{Kind, Quota, Record};
+use crate::record::{Kind, Quota, Record, Threshold};
 
 /// One information element of a data record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,8 +60,12 @@ pub enum Field {
     PoolHigh,
     /// addressPoolLowThreshold.
     PoolLow,
+    /// addressPortMappingHighThreshold.
+    PortsHigh,
     /// addressPortMappingPerUserHighThreshold.
     PerUserHigh,
+    /// globalAddressMappingHighThreshold.
+    PairedHigh,
 }
 
 impl Field {
@@ -95,7 +99,9 @@ impl Field {
             Self::ThresholdEvent => (467, 4),
             Self::PoolHigh => (476, 4),
             Self::PoolLow => (477, 4),
+            Self::PortsHigh => (478, 4),
             Self::PerUserHigh => (480, 4),
+            Self::PairedHigh => (481, 4),
         }
     }
 
@@ -119,16 +125,16 @@ impl Field {
             Self::Vrf => out.extend(u32::from(context.inside_vrf(record.instance)).to_be_bytes()),
             Self::Pool => out.extend(u32::from(record.pool).to_be_bytes()),
             Self::QuotaEvent => out.extend(u32::from(record.detail).to_be_bytes()),
-            // RFC 8158 §4.5: 1 is the pool's high threshold, 2 its low one, 4 that of a user's mappings.
-            Self::ThresholdEvent if record.is_of_subscriber() => out.extend(4u32.to_be_bytes()),
-            Self::ThresholdEvent => out.extend((2 - u32::from(record.detail.min(1))).to_be_bytes()),
+            Self::ThresholdEvent => out.extend(record.threshold().number().to_be_bytes()),
             Self::SessionsMax
             | Self::MappingsMax
             | Self::PerUserMax
             | Self::SubscribersMax
             | Self::PoolHigh
             | Self::PoolLow
-            | Self::PerUserHigh => out.extend(record.value.to_be_bytes()),
+            | Self::PortsHigh
+            | Self::PerUserHigh
+            | Self::PairedHigh => out.extend(record.value.to_be_bytes()),
         }
     }
 }
@@ -170,14 +176,15 @@ pub struct Template {
 
 use Field::{
     Event, First, Inside4, Inside6, InsidePort, Instance, Last, MappingsMax, Outside, OutsidePort,
-    PerUserHigh, PerUserMax, Pool, PoolHigh, PoolLow, PostRemote4, PostRemotePort, Protocol, QuotaEvent,
-    Remote4, Remote6, RemotePort, SessionsMax, SubscribersMax, ThresholdEvent, Time, Vrf,
+    PairedHigh, PerUserHigh, PerUserMax, Pool, PoolHigh, PoolLow, PortsHigh, PostRemote4, PostRemotePort,
+    Protocol, QuotaEvent, Remote4, Remote6, RemotePort, SessionsMax, SubscribersMax, ThresholdEvent, Time,
+    Vrf,
 };
 
 /// RFC 8158 §4.6, without what it does not demand except the instance and the subscriber's routing instance. The position of
 /// each is known to [`template`].
 #[rustfmt::skip]
-pub const TEMPLATES: [Template; 21] = [
+pub const TEMPLATES: [Template; 23] = [
     Template { id: 256, fields: &[Time, Event, Inside4, Outside, Protocol, InsidePort, OutsidePort, Instance, Vrf] },
     Template { id: 257, fields: &[Time, Event, Inside4, Outside, Protocol, InsidePort, OutsidePort, Remote4, PostRemote4, RemotePort, PostRemotePort, Instance, Vrf] },
     Template { id: 258, fields: &[Time, Event, Inside6, Outside, Protocol, InsidePort, OutsidePort, Instance, Vrf] },
@@ -199,6 +206,8 @@ pub const TEMPLATES: [Template; 21] = [
     Template { id: 274, fields: &[Time, Event, Inside6, Outside, First, Last, Instance, Vrf] },
     Template { id: 275, fields: &[Time, Event, ThresholdEvent, PerUserHigh, Inside4, Instance, Vrf] },
     Template { id: 276, fields: &[Time, Event, ThresholdEvent, PerUserHigh, Inside6, Instance, Vrf] },
+    Template { id: 277, fields: &[Time, Event, ThresholdEvent, PortsHigh, Instance] },
+    Template { id: 278, fields: &[Time, Event, ThresholdEvent, PairedHigh, Instance, Vrf] },
 ];
 
 /// The template of a record; `None` for events that RFC 8158 has no number for.
@@ -217,8 +226,13 @@ pub fn template(record: &Record) -> Option<&'static Template> {
             Quota::Subscribers => 12,
             Quota::Other => return None,
         },
-        Kind::ThresholdReached if record.is_of_subscriber() => 19 + six,
-        Kind::ThresholdReached => 14 - usize::from(record.detail.min(1)),
+        Kind::ThresholdReached => match record.threshold() {
+            Threshold::PoolHigh => 13,
+            Threshold::PoolLow => 14,
+            Threshold::PerUser => 19 + six,
+            Threshold::Ports => 21,
+            Threshold::Paired => 22,
+        },
         Kind::AddressBound | Kind::AddressReleased => 15 + six,
         Kind::BlockAllocated | Kind::BlockReleased => 17 + six,
         Kind::Started | Kind::Stopped | Kind::Configured | Kind::ClockSet | Kind::EventsLost => return None,

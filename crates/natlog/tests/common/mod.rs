@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use carrack_base::Reason;
 use carrack_natlog::context::{Context, InstanceContext};
-use carrack_natlog::record::{Kind, Quota, Record};
+use carrack_natlog::record::{Kind, Quota, Record, Threshold};
 use pcap_file::pcap::{PcapPacket, PcapWriter};
 
 /// 2026-03-03T14:03:22.500Z.
@@ -72,9 +72,15 @@ pub fn every_event() -> Vec<Record> {
                     }
                 }
                 Kind::ThresholdReached => {
-                    records.push(Record { detail: 1, ..record });
-                    records.push(Record { detail: 0, ..record });
-                    records.push(Record { detail: 2, ..record });
+                    for which in [
+                        Threshold::PoolHigh,
+                        Threshold::PoolLow,
+                        Threshold::PerUser,
+                        Threshold::Ports,
+                        Threshold::Paired,
+                    ] {
+                        records.push(Record { detail: which as u8, ..record });
+                    }
                 }
                 _ => records.push(record),
             }

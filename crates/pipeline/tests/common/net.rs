@@ -143,6 +143,7 @@ pub fn instance(id: u16, inside_vrf: u16, outside_vrf: u16, pool: &str) -> Insta
         timeouts: Timeouts::default(),
         exhausted_icmp: Default::default(),
         pool_threshold_percent: 0,
+        pool_ports_threshold: 0,
         logged: Default::default(),
         statics: vec![],
         nat64: None,

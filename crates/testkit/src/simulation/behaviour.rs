@@ -125,6 +125,7 @@ pub(super) fn draw(random: &mut Random, side: usize, two: bool, static_rules: bo
         timeouts: Timeouts::default(),
         exhausted_icmp: Default::default(),
         pool_threshold_percent: 80,
+        pool_ports_threshold: 8,
         logged: Default::default(),
         statics: vec![],
         nat64: None,
@@ -189,6 +190,7 @@ pub(super) fn change(random: &mut Random, side: usize, policy: &mut Instance, st
         creations_burst: 3,
         sessions_per_mapping_max: [0, 0, 5][random.below(3)],
         mappings_threshold: 0,
+        paired_mappings_threshold: 0,
     };
     policy.timeouts = Timeouts {
         udp_s: [120, 300][random.below(2)],
