@@ -510,9 +510,18 @@ pub fn forward(spec: &ForwardSpec) -> Result<ForwardReport, BenchError> {
 
 /// Each worker on a processor of its own where there are enough.
 pub fn pin(worker: u8) {
+    pin_to(usize::from(worker) % processors());
+}
+
+/// Processors that this thread may run on.
+pub fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Pins the calling thread to one processor, of those the machine has.
+pub fn pin_to(processor: usize) {
     let mut set = nix::sched::CpuSet::new();
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    if set.set(usize::from(worker) % processors).is_ok() {
+    if set.set(processor).is_ok() {
         // Unpinned it still measures, only less steadily.
         let _ = nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set);
     }

@@ -17,7 +17,7 @@ use crate::layout::{Layout, Walk};
 use crate::progress::Progress;
 use crate::report::grouped;
 use crate::rig::{Rig, RigSpec};
-use crate::world::{InstanceSpec, Log, Mode};
+use crate::world::{FarEnds, InstanceSpec, Log, Mode};
 
 /// Idle time of the sessions, simulated seconds.
 const LIFETIME_S: u32 = 2;
@@ -336,6 +336,21 @@ impl Steady {
     #[inline]
     pub fn burst(&mut self) -> u64 {
         self.run.timed_burst(self.burst_ns, &mut self.meters)
+    }
+
+    /// The other ends of the worker's rings, for somebody else to listen at.
+    pub fn take_far(&mut self) -> Option<FarEnds> {
+        self.run.rig.far.take()
+    }
+
+    /// Gives them back.
+    pub fn give_far(&mut self, far: Option<FarEnds>) {
+        self.run.rig.far = far;
+    }
+
+    /// Events that found the ring full, so far.
+    pub fn events_lost(&mut self) -> u64 {
+        self.run.rig.worker.stats().events_lost
     }
 
     /// Everything ends; was every packet accounted for, and none dropped?

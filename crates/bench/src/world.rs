@@ -391,6 +391,19 @@ impl FarEnds {
         while self.events.pop().is_ok() {}
         while self.nat_events.pop().is_ok() {}
     }
+
+    /// Copies the waiting NAT events into the emptied list, at most as many as the logging thread takes at once; returns how
+    /// many.
+    pub fn take(&mut self, into: &mut Vec<NatNews>) -> usize {
+        const AT_ONCE: usize = 8_192;
+        into.clear();
+        let waiting = self.nat_events.slots().min(AT_ONCE);
+        if let Ok(chunk) = self.nat_events.read_chunk(waiting) {
+            into.extend(chunk);
+        }
+        while self.events.pop().is_ok() {}
+        into.len()
+    }
 }
 
 /// A worker with its neighbours known and tables of these sizes, alone or one of several that never hand over.

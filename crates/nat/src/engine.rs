@@ -127,14 +127,18 @@ impl Events {
     /// False when there was no room.
     #[inline(always)]
     pub(crate) fn push(&mut self, event: NatEvent) -> bool {
+        self.room().map(|place| *place = event).is_some()
+    }
+
+    /// Where the next event goes; what asks for it first and then makes the event has nothing to keep meanwhile.
+    #[inline(always)]
+    pub(crate) fn room(&mut self) -> Option<&mut NatEvent> {
         if self.end >= EVENTS_MAX && !self.has_room() {
-            return false;
+            return None;
         }
-        if let Some(place) = self.all.get_mut(self.end) {
-            place.event = event;
-            self.end += 1;
-        }
-        true
+        let place = self.all.get_mut(self.end)?;
+        self.end += 1;
+        Some(&mut place.event)
     }
 
     #[cold]

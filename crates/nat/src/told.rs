@@ -5,7 +5,7 @@ use carrack_base::{InstanceId, Proto};
 use carrack_wire::ipv4::protocol;
 
 use crate::engine::Nat;
-use crate::line::{Session, TOLD, TOLD_REMOTE};
+use crate::line::{Mapping, Session, TOLD, TOLD_REMOTE};
 use crate::policy::{Instance, Logged};
 use crate::row::{Change, HostEndpoint, Mark, NatEvent};
 
@@ -25,26 +25,25 @@ pub(crate) fn session_flags(instance: &Instance) -> u8 {
 
 impl Nat {
     /// RFC 8158 §4.6.3, RFC 8158 §4.6.4. Of a mapping that is in its table.
-    #[cold]
     #[inline(never)]
     pub(crate) fn tell_mapping(&mut self, change: Change, id: u32) {
-        let Some(mapping) = self.tables.mappings.get(id) else { return };
-        let inside = HostEndpoint { ip: self.tables.inside_of(mapping).into(), port: mapping.inside_port };
-        self.events.push(NatEvent::Translation {
+        let Self { tables, slots, events, .. } = self;
+        let Some(mapping) = tables.mappings.get(id) else { return };
+        let Some(place) = events.room() else { return };
+        *place = NatEvent::Translation {
             change,
-            instance: self.slots.id(mapping.slot),
-            // All that a mapping of a shared address can be for, beside protocols with ports, is calls,
-            // and tunnels, which have no number of their own.
-            protocol: match mapping.proto() {
-                Proto::Other if !mapping.is_static() && mapping.inside_port == 0 => protocol::ESP,
-                Proto::Other if !mapping.is_static() => protocol::GRE,
-                proto => ip_number(proto),
-            },
-            inside,
+            instance: slots.id(mapping.slot),
+            protocol: protocol_of(mapping),
+            inside: mapping.inside().into(),
             outside: mapping.outside(),
             remote: None,
             remote6: None,
-        });
+        };
+        if mapping.is_six()
+            && let NatEvent::Translation { inside, .. } = place
+        {
+            *inside = HostEndpoint { ip: tables.inside_of(mapping).into(), port: mapping.inside_port };
+        }
     }
 
     /// What a new dynamic mapping is to the log.
@@ -82,13 +81,15 @@ impl Nat {
     /// The session in that line has begun.
     #[inline(never)]
     pub(crate) fn tell_begin(&mut self, id: u32) {
-        let Some(session) = self.tables.sessions.get(id) else { return };
+        let Self { tables, slots, events, .. } = self;
+        let Some(session) = tables.sessions.get(id) else { return };
         if session.is_six() {
             let session = *session;
             return self.tell_six(Change::SessionCreated, &session);
         }
-        let event = event_of(Change::SessionCreated, self.slots.id(session.slot), session);
-        self.events.push(event);
+        if let Some(place) = events.room() {
+            *place = event_of(Change::SessionCreated, slots.id(session.slot), session);
+        }
     }
 
     /// A session that was in a line has ended.
@@ -97,8 +98,9 @@ impl Nat {
         if session.is_six() {
             return self.tell_six(Change::SessionDeleted, session);
         }
-        let event = event_of(Change::SessionDeleted, self.slots.id(session.slot), session);
-        self.events.push(event);
+        if let Some(place) = self.events.room() {
+            *place = event_of(Change::SessionDeleted, self.slots.id(session.slot), session);
+        }
     }
 
     /// Of an IPv6 host's: apart, so that the others need not carry its longer address about.
@@ -134,6 +136,17 @@ fn event_of(change: Change, instance: InstanceId, session: &Session) -> NatEvent
         outside: session.outside(),
         remote: (session.flags & TOLD_REMOTE != 0).then(|| session.remote()),
         remote6: None,
+    }
+}
+
+/// The number of a mapping's protocol in an IPv4 header. All that one of a shared address can be for, beside protocols with
+/// ports, is calls, and tunnels, which have no number of their own.
+#[inline(always)]
+fn protocol_of(mapping: &Mapping) -> u8 {
+    match mapping.proto() {
+        Proto::Other if !mapping.is_static() && mapping.inside_port == 0 => protocol::ESP,
+        Proto::Other if !mapping.is_static() => protocol::GRE,
+        proto => ip_number(proto),
     }
 }
 

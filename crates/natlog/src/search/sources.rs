@@ -10,8 +10,9 @@ use super::standing::Standing;
 use super::{Found, Question, concerns, unreadable};
 use crate::record::Record;
 use crate::store::columns::{self, Wanted};
+use crate::store::files;
 use crate::store::files::Part;
-use crate::store::{files, journal};
+use crate::store::journal::Unread;
 
 /// Threads of one question, at most: beside them others want the disk and the processors.
 const THREADS_MAX: usize = 4;
@@ -52,7 +53,7 @@ pub(super) struct Source {
 
 enum SourceKind {
     Columns(Part),
-    Journal(journal::Contents),
+    Journal(Unread),
 }
 
 impl Source {
@@ -65,7 +66,7 @@ impl Source {
         damaged: &Damages,
     ) -> Result<(), Failed> {
         let known = found.len();
-        let mut each = |record: &Record, instance: &str| {
+        let each = |record: &Record, instance: &str| {
             if keep(record) {
                 found.push(Found { record: *record, instance: instance.to_owned() });
             }
@@ -81,12 +82,7 @@ impl Source {
                 }
             }
             SourceKind::Columns(_) => {}
-            SourceKind::Journal(contents) => {
-                for record in contents.records.iter().filter(|record| wanted.admits(record)) {
-                    let name = contents.instances.get(usize::from(record.instance));
-                    each(record, name.map_or("", String::as_str));
-                }
-            }
+            SourceKind::Journal(journal) => journal.read(wanted, each),
         }
         Ok(())
     }
@@ -105,14 +101,13 @@ impl Sources {
         let journals = files::journals(dir).map_err(fail)?;
         let mut sources = Vec::new();
         for path in journals {
-            let contents = match journal::read(&path) {
-                Ok(contents) => contents,
+            let journal = match Unread::open(&path) {
+                Ok(journal) => journal,
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(unreadable(&path, &error).into()),
             };
-            let times = || contents.records.iter().map(|record| record.unix_ms);
-            if let (Some(from_ms), Some(to_ms)) = (times().min(), times().max()) {
-                sources.push(Source { from_ms, to_ms, kind: SourceKind::Journal(contents) });
+            if let Some((from_ms, to_ms)) = journal.times() {
+                sources.push(Source { from_ms, to_ms, kind: SourceKind::Journal(journal) });
             }
         }
         for part in files::parts(dir).map_err(fail)? {

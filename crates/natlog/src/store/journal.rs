@@ -2,6 +2,8 @@
 //!
 //! A file cut at any byte loses the frame it was cut in and nothing before it; a frame counts once it is synced.
 
+mod unread;
+
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use carrack_base::Reason;
+
+pub(crate) use unread::Unread;
 
 use crate::context::Context;
 use crate::exporter::Batch;

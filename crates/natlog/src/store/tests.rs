@@ -82,6 +82,40 @@ fn journal_cut_or_damaged_at_any_byte_gives_every_frame_before_it() {
 }
 
 #[test]
+fn question_reads_of_a_journal_what_is_wanted_of_its_records_and_no_less() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut other = batch((20..40).map(record).collect());
+    other.records.push(Record::new(1_772_546_602_531, Kind::Stopped));
+    let six = Record { inside: "2001:db8::7".parse().unwrap(), ..record(45) };
+    let remote = Record { remote: "64:ff9b::1".parse().unwrap(), remote4: 9, remote_port: 443, ..record(46) };
+    other.records.extend([six, remote, Record { remote: "198.51.100.1".parse().unwrap(), ..remote }]);
+    let path = written(dir.path(), &[batch((0..20).map(record).collect()), other]);
+    let bytes = fs::read(&path).unwrap();
+    let whole = journal::decode(&bytes);
+    assert_eq!(whole.records.len(), 44);
+    let all = columns::Wanted::of_time(0, u64::MAX >> 1);
+    let mut wanted = vec![all, columns::Wanted::of_time(1_772_546_602_510, 1_772_546_602_525)];
+    for record in &whole.records {
+        wanted.push(columns::Wanted { inside: Some(record.inside), ..all });
+        wanted.push(columns::Wanted { outside: Some(record.outside), port: Some(record.first), ..all });
+        wanted.push(columns::Wanted { outside: Some(record.outside), port: Some(record.last + 1), ..all });
+    }
+    for cut in [bytes.len(), bytes.len() - 1, bytes.len() / 2, 1] {
+        let (unread, contents) = (journal::Unread::of(bytes[..cut].to_vec()), journal::decode(&bytes[..cut]));
+        let times = || contents.records.iter().map(|record| record.unix_ms);
+        assert_eq!(unread.times(), times().min().zip(times().max()));
+        for wanted in &wanted {
+            let mut read = Vec::new();
+            unread.read(*wanted, |record, name| read.push((*record, name.to_owned())));
+            let named = |record: &Record| (*record, contents.instances[usize::from(record.instance)].clone());
+            let expected: Vec<_> =
+                contents.records.iter().filter(|record| wanted.admits(record)).map(named).collect();
+            assert_eq!(read, expected, "{wanted:?}");
+        }
+    }
+}
+
+#[test]
 fn packed_events_are_those_of_the_journal_and_packing_again_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = written(dir.path(), &[batch((0..1_000).map(record).collect())]);
