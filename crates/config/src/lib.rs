@@ -26,9 +26,9 @@ pub use compile::{Compiled, PortDevice, PortFacts, compile};
 pub use diff::{Change, diff};
 pub use model::{
     AdvertisingConfig, Api, ApiTcp, Attach, Config, DEFAULT_VRF, EventClass, ExportProtocol, ExportTransport,
-    ExporterConfig, ExporterTls, ForwardConfig, HugePages, Idle, InterfaceConfig, Logging, Memory, NatConfig,
-    OneToOneConfig, OverflowConfig, PoolConfig, PortsConfig, RouteConfig, RouteTarget, SiitConfig,
-    StoreConfig, SyslogFormat, System, Workers,
+    ExporterConfig, ExporterTls, ForwardConfig, HugePages, Idle, InterfaceConfig, Logging, Memory,
+    MessageCompression, NatConfig, OneToOneConfig, OverflowConfig, PoolConfig, PortsConfig, RouteConfig,
+    RouteTarget, SiitConfig, StoreConfig, SyslogFormat, System, Workers,
 };
 pub use reference::reference;
 pub use source::{At, ConfigError, Diagnostic, Severity, Span, Warning};

@@ -508,6 +508,16 @@ pub enum SyslogFormat {
     Compact,
 }
 
+/// How messages of Kafka are packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MessageCompression {
+    /// As they are.
+    #[default]
+    None,
+    /// RFC 1952.
+    Gzip,
+}
+
 /// How a collector is trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExporterTls {
@@ -546,14 +556,16 @@ pub struct ExporterConfig {
     pub facility: u8,
     /// With TLS.
     pub tls: Option<ExporterTls>,
-    /// Where the secret shared with a RADIUS server is, or a database's password.
+    /// Where the secret shared with a RADIUS server is, or a database's or broker's password.
     pub secret_file: Option<PathBuf>,
     /// A database's table, with the name of its database before a dot.
     pub table: String,
-    /// Name at a database.
+    /// Name at a database or broker.
     pub user: String,
     /// Topic of Kafka.
     pub topic: String,
+    /// How its messages are packed.
+    pub compression: MessageCompression,
 }
 
 impl InterfaceConfig {

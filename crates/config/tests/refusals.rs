@@ -127,6 +127,16 @@ fn keys_of_an_exporter_go_with_its_protocol() {
     );
     refuses(
         "[workers]\n",
+        &exporter("protocol = \"syslog\"\nuser = \"a\" #!"),
+        &["only with protocol = \"clickhouse\" or \"kafka\""],
+    );
+    refuses(
+        "[workers]\n",
+        &exporter("protocol = \"clickhouse\"\ncompression = \"gzip\" #!"),
+        &["only with protocol = \"kafka\""],
+    );
+    refuses(
+        "[workers]\n",
         &exporter("protocol = \"ipfix\"\ntable = \"a.b\" #!"),
         &["only with protocol = \"clickhouse\""],
     );

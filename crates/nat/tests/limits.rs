@@ -3,8 +3,8 @@
 mod common;
 
 use carrack_base::{Proto, Reason};
-use carrack_nat::policy::{Assignment, Capacity, Instance, Mapping};
-use carrack_nat::row::NatEvent;
+use carrack_nat::policy::{Assignment, Capacity, Instance, Mapping, Pooling};
+use carrack_nat::row::{Mark, NatEvent};
 use common::*;
 
 /// Fills until refused, twice, with full recovery between; each refused packet is dropped (RFC 6888 REQ-11a).
@@ -237,6 +237,60 @@ fn threshold_is_an_event_each_way() {
     assert_eq!(crossings(&w), [true]);
     w.wait(400);
     assert_eq!(crossings(&w), [true, false]);
+}
+
+/// RFC 8158 §4.6.8.2: ports in use, all protocols together, once until they were an eighth fewer.
+#[test]
+fn ports_in_use_that_reach_their_threshold_are_an_event() {
+    let mut w = world(instance_with(|i| {
+        i.pools = vec![pool(0, &["192.0.2.1"], 2_000, 2_999)];
+        i.pool_ports_threshold = 80;
+    }));
+    let told = |w: &World| -> Vec<u32> {
+        let of =
+            |e: &NatEvent| if let NatEvent::PortsThreshold { ports, .. } = e { Some(*ports) } else { None };
+        w.events.iter().filter_map(of).collect()
+    };
+    for n in 0..79 {
+        from_one(&mut w, n).unwrap();
+    }
+    w.wait(2);
+    assert_eq!(told(&w), []);
+    for n in 79..85 {
+        from_one(&mut w, n).unwrap();
+    }
+    w.wait(5);
+    assert_eq!(told(&w), [85]);
+    // All ended: the next 80 are news again.
+    w.wait(400);
+    for n in 0..80 {
+        from_one(&mut w, n).unwrap();
+    }
+    w.wait(2);
+    assert_eq!(told(&w), [85, 80]);
+}
+
+/// RFC 8158 §4.6.8.4: an event of its own where all mappings of a subscriber share one outside address, and only there.
+#[test]
+fn mappings_of_one_outside_address_have_a_threshold_beside_the_subscribers() {
+    for (pooling, expected) in [
+        (Pooling::Paired, vec![(Mark::Paired, 20), (Mark::PerUser, 40)]),
+        (Pooling::Arbitrary, vec![(Mark::PerUser, 40)]),
+    ] {
+        let mut w = world(instance_with(|i| {
+            i.pooling = pooling;
+            (i.limits.mappings_threshold, i.limits.paired_mappings_threshold) = (40, 20);
+        }));
+        for n in 0..60 {
+            from_one(&mut w, n).unwrap();
+        }
+        w.take_events();
+        let of = |e: &NatEvent| match e {
+            NatEvent::SubscriberThreshold { mark, mappings, .. } => Some((*mark, *mappings)),
+            _ => None,
+        };
+        assert_eq!(w.events.iter().filter_map(of).collect::<Vec<_>>(), expected);
+    }
 }
 
 /// RFC 8158 §4.6.8.3: once for each time that a subscriber reaches its threshold, not for every mapping there.

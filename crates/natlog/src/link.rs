@@ -65,7 +65,9 @@ impl Link {
             ExportProtocol::ClickHouse => {
                 return Ok(Self::Inserts(Inserts::open(Database::new(config, secret(config)?)?)?));
             }
-            ExportProtocol::Kafka => return Ok(Self::Inserts(Inserts::open(Topic::new(config))?)),
+            ExportProtocol::Kafka => {
+                return Ok(Self::Inserts(Inserts::open(Topic::new(config, secret(config)?))?));
+            }
             _ => {}
         }
         let tls = match (transport, tls) {
@@ -276,7 +278,7 @@ fn unconfirmed(socket: &TcpStream) -> Option<u64> {
     queues.max()
 }
 
-/// The secret shared with a RADIUS server, or a database's password: the file's first line. `None` without a file.
+/// The secret shared with a RADIUS server, or a database's or broker's password: the file's first line. `None` without a file.
 fn secret(config: &ExporterConfig) -> io::Result<Option<String>> {
     let Some(path) = &config.secret_file else { return Ok(None) };
     let text = std::fs::read_to_string(path)

@@ -1,19 +1,18 @@
 //! Debian's ClickHouse takes every event into the table that is shipped.
 
+mod common;
+
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use carrack_base::{InstanceId, Reason, WorkerId};
-use carrack_config::{Config, PortFacts};
 use carrack_nat::row::{BlockRow, Change, Endpoint, HostEndpoint, NatEvent};
 use carrack_natlog::Service;
-use carrack_natlog::context::Context;
 use carrack_runtime::{EventSink, LoggedEvent};
+use common::AT_MS;
 
-/// 2026-03-03T14:03:22.500Z.
-const AT_MS: u64 = 1_772_546_602_500;
 const PATIENCE: usize = 1_500;
 const PASSWORD: &str = "open sesame";
 
@@ -97,17 +96,12 @@ fn make_table(port: u16) {
 
 fn service(dir: &Path, port: u16, more: &str) -> Service {
     std::fs::write(dir.join("secret"), format!("{PASSWORD}\n")).unwrap();
-    let text = format!(
-        "[system]\nname = \"edge-1\"\n\n[[interface]]\nname = \"a\"\ndevice = \"mem:a\"\nside = \"inside\"\n\n\
-         [[interface]]\nname = \"b\"\ndevice = \"mem:b\"\nside = \"outside\"\n\n[[nat]]\nname = \"cgn1\"\n\n\
-         [[nat.pool]]\nname = \"p\"\naddresses = [\"203.0.113.0/24\"]\n\n[logging]\nspool_dir = \"{0}/spool\"\n\n\
-         [[logging.exporter]]\nname = \"db\"\nprotocol = \"clickhouse\"\ncollector = \"127.0.0.1:{port}\"\n\
-         user = \"edge\"\nsecret_file = \"{0}/secret\"\nspool_mb = 10\n{more}",
+    let exporter = format!(
+        "name = \"db\"\nprotocol = \"clickhouse\"\ncollector = \"127.0.0.1:{port}\"\nuser = \"edge\"\n\
+         secret_file = \"{}/secret\"\n{more}",
         dir.display()
     );
-    let (config, _) = Config::from_str("test", &text).unwrap();
-    let compiled = carrack_config::compile(&config, &PortFacts::assumed(&config), None).unwrap();
-    Service::start(&config, Context::of(&config, &compiled.snapshot), AT_MS).unwrap()
+    common::service(dir, &exporter)
 }
 
 fn logged(event: NatEvent) -> LoggedEvent {

@@ -1,5 +1,7 @@
 //! Brokers that speak Kafka's protocol get every event, each subscriber's in order, whatever happens to their partitions.
 
+mod common;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,11 +12,10 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use carrack_base::{InstanceId, WorkerId};
-use carrack_config::{Config, PortFacts};
 use carrack_nat::row::{BlockRow, NatEvent};
 use carrack_natlog::Service;
-use carrack_natlog::context::Context;
 use carrack_runtime::{EventSink, LoggedEvent};
+use common::AT_MS;
 use kafka_protocol::messages::api_versions_response::ApiVersion;
 use kafka_protocol::messages::metadata_response::{
     MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
@@ -22,18 +23,18 @@ use kafka_protocol::messages::metadata_response::{
 use kafka_protocol::messages::produce_response::{PartitionProduceResponse, TopicProduceResponse};
 use kafka_protocol::messages::{
     ApiKey, ApiVersionsResponse, BrokerId, MetadataRequest, MetadataResponse, ProduceRequest,
-    ProduceResponse, ResponseHeader, TopicName,
+    ProduceResponse, ResponseHeader, SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest,
+    SaslHandshakeResponse, TopicName,
 };
 use kafka_protocol::protocol::{Decodable, Encodable, StrBytes, decode_request_header_from_buffer};
-use kafka_protocol::records::RecordBatchDecoder;
+use kafka_protocol::records::{Compression, RecordBatchDecoder};
 
-/// 2026-03-03T14:03:22.500Z.
-const AT_MS: u64 = 1_772_546_602_500;
 const PATIENCE: usize = 1_500;
 const PARTITIONS: i32 = 4;
 const UNKNOWN_TOPIC: i16 = 3;
 const NOT_LEADER: i16 = 6;
 const TOO_FEW_REPLICAS: i16 = 19;
+const SASL_FAILED: i16 = 58;
 
 /// What two brokers have and how they behave.
 #[derive(Default)]
@@ -46,6 +47,11 @@ struct Cluster {
     mute: u32,
     /// Produce requests that too few replicas have.
     short: u32,
+    /// Who may come in; none when everybody may.
+    password: Option<&'static str>,
+    /// Batches that came packed, and all.
+    packed: u32,
+    batches: u32,
     /// Requests that came to a broker that does not lead the partition.
     strayed: u32,
     /// Of each partition: key, text.
@@ -87,6 +93,7 @@ fn cluster() -> Shared {
 
 /// One connection, until it ends.
 fn serve(mut stream: TcpStream, id: i32, shared: &Shared) -> Option<()> {
+    let mut is_in = shared.lock().unwrap().password.is_none();
     loop {
         let mut length = [0; 4];
         stream.read_exact(&mut length).ok()?;
@@ -99,7 +106,25 @@ fn serve(mut stream: TcpStream, id: i32, shared: &Shared) -> Option<()> {
         let mut out = BytesMut::from(&[0; 4][..]);
         let answer = ResponseHeader::default().with_correlation_id(header.correlation_id);
         answer.encode(&mut out, 0).unwrap();
-        match ApiKey::try_from(header.request_api_key).unwrap() {
+        let key = ApiKey::try_from(header.request_api_key).unwrap();
+        // RFC 4422 §3.1: before that nothing is answered.
+        if !is_in && ![ApiKey::SaslHandshake, ApiKey::SaslAuthenticate].contains(&key) {
+            return None;
+        }
+        match key {
+            ApiKey::SaslHandshake => {
+                let request = SaslHandshakeRequest::decode(&mut bytes, version).unwrap();
+                assert_eq!((&*request.mechanism, version), ("PLAIN", 1));
+                SaslHandshakeResponse::default().encode(&mut out, version).unwrap();
+            }
+            ApiKey::SaslAuthenticate => {
+                let request = SaslAuthenticateRequest::decode(&mut bytes, version).unwrap();
+                let wanted = shared.lock().unwrap().password.map(|password| format!("\0edge\0{password}"));
+                is_in = wanted.is_some_and(|wanted| wanted.as_bytes() == request.auth_bytes);
+                let error = if is_in { 0 } else { SASL_FAILED };
+                let answer = SaslAuthenticateResponse::default().with_error_code(error);
+                answer.encode(&mut out, version).unwrap();
+            }
             ApiKey::ApiVersions => {
                 let known = ApiVersion::default().with_api_key(ApiKey::Metadata as i16).with_max_version(5);
                 let answer = ApiVersionsResponse::default().with_api_keys(vec![known]);
@@ -161,6 +186,8 @@ fn produce(cluster: &mut Cluster, id: i32, request: &ProduceRequest) -> Option<P
             error = TOO_FEW_REPLICAS;
         } else {
             let sets = RecordBatchDecoder::decode_all(&mut data.records.clone().unwrap()).unwrap();
+            cluster.batches += 1;
+            cluster.packed += u32::from(sets[0].compression == Compression::Gzip);
             assert_eq!(sets.len(), 1, "one batch a partition and request");
             let text = |bytes: &Option<Bytes>| String::from_utf8(bytes.clone().unwrap().to_vec()).unwrap();
             for record in &sets[0].records {
@@ -180,18 +207,12 @@ fn produce(cluster: &mut Cluster, id: i32, request: &ProduceRequest) -> Option<P
     Some(ProduceResponse::default().with_responses(vec![answer]))
 }
 
-fn service(dir: &Path, port: u16) -> Service {
-    let text = format!(
-        "[system]\nname = \"edge-1\"\n\n[[interface]]\nname = \"a\"\ndevice = \"mem:a\"\nside = \"inside\"\n\n\
-         [[interface]]\nname = \"b\"\ndevice = \"mem:b\"\nside = \"outside\"\n\n[[nat]]\nname = \"cgn1\"\n\n\
-         [[nat.pool]]\nname = \"p\"\naddresses = [\"203.0.113.0/24\"]\n\n[logging]\nspool_dir = \"{0}/spool\"\n\n\
-         [[logging.exporter]]\nname = \"warehouse\"\nprotocol = \"kafka\"\ncollector = \"127.0.0.1:{port}\"\n\
-         topic = \"nat\"\nevents = [\"blocks\"]\nspool_mb = 10\n",
-        dir.display()
+fn service(dir: &Path, port: u16, more: &str) -> Service {
+    let exporter = format!(
+        "name = \"warehouse\"\nprotocol = \"kafka\"\ncollector = \"127.0.0.1:{port}\"\ntopic = \"nat\"\n\
+         events = [\"blocks\"]\n{more}"
     );
-    let (config, _) = Config::from_str("test", &text).unwrap();
-    let compiled = carrack_config::compile(&config, &PortFacts::assumed(&config), None).unwrap();
-    Service::start(&config, Context::of(&config, &compiled.snapshot), AT_MS).unwrap()
+    common::service(dir, &exporter)
 }
 
 /// Blocks of so many subscribers, each given out as often as `rounds` says; the place in the log is the time.
@@ -236,7 +257,7 @@ fn check(cluster: &Cluster, wanted: usize, again: bool) {
 #[test]
 fn kafka_has_every_event_at_its_partitions_leader_in_order() {
     let (dir, shared) = (tempfile::tempdir().unwrap(), cluster());
-    let mut service = service(dir.path(), shared.lock().unwrap().ports[0]);
+    let mut service = service(dir.path(), shared.lock().unwrap().ports[0], "");
     for part in events(5_000, 4).chunks(8_192) {
         service.events(part);
     }
@@ -259,7 +280,7 @@ fn kafka_has_every_event_at_its_partitions_leader_in_order() {
 fn nothing_is_lost_while_partitions_move_replicas_lag_and_brokers_break_off() {
     let (dir, shared) = (tempfile::tempdir().unwrap(), cluster());
     shared.lock().unwrap().has_topic = false;
-    let mut service = service(dir.path(), shared.lock().unwrap().ports[0]);
+    let mut service = service(dir.path(), shared.lock().unwrap().ports[0], "");
     let report = |service: &Service| service.exporters()[0].clone();
     let events = events(1_000, 3);
     let (first, rest) = events.split_at(1_000);
@@ -290,6 +311,26 @@ fn nothing_is_lost_while_partitions_move_replicas_lag_and_brokers_break_off() {
     check(&cluster, 3_000, true);
     assert!(cluster.mute == 0 && cluster.all().len() > 3_000);
     assert_eq!((report(&service).lost, report(&service).waiting), (0, 0));
+}
+
+/// RFC 4616: who does not say the right password gets nothing in, and nothing is lost meanwhile.
+#[test]
+fn brokers_that_ask_for_a_password_get_it_and_messages_come_packed_where_they_shall() {
+    let (dir, shared) = (tempfile::tempdir().unwrap(), cluster());
+    shared.lock().unwrap().password = Some("open sesame");
+    let secret = dir.path().join("secret");
+    std::fs::write(&secret, "wrong\n").unwrap();
+    let more = format!("user = \"edge\"\nsecret_file = \"{}\"\ncompression = \"gzip\"\n", secret.display());
+    let mut service = service(dir.path(), shared.lock().unwrap().ports[0], &more);
+    let report = |service: &Service| service.exporters()[0].clone();
+    service.events(&events(1_000, 2));
+    std::thread::sleep(Duration::from_millis(1_500));
+    assert_eq!((report(&service).connected, report(&service).sent, report(&service).lost), (false, 0, 0));
+    std::fs::write(&secret, "open sesame\n").unwrap();
+    until("all is confirmed", || report(&service).sent == 2_000);
+    let cluster = shared.lock().unwrap();
+    check(&cluster, 2_000, false);
+    assert!(cluster.batches > 0 && cluster.packed == cluster.batches, "{} packed", cluster.packed);
 }
 
 /// A program of the test's own, killed with it.
@@ -327,7 +368,7 @@ fn brokers_of_another_make_take_every_event_and_kcat_reads_it() {
         after.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u16>().ok()
     };
     until("kcat's brokers are there", || port().is_some());
-    let mut service = service(dir.path(), port().unwrap());
+    let mut service = service(dir.path(), port().unwrap(), "compression = \"gzip\"\n");
     for part in events(500, 20).chunks(4_096) {
         service.events(part);
     }

@@ -211,8 +211,8 @@ pub(super) const KEYS: &[KeyInfo] = &[
         Absent("no secret"),
         InPlace,
         "\"/etc/carrack/radius.secret\"",
-        "File whose first line is the secret shared with the RADIUS server, or the password at ClickHouse. Read when the \
-         exporter starts and after a failure.",
+        "File whose first line is the secret shared with the RADIUS server, or the password at ClickHouse or at Kafka's \
+         brokers (SASL, PLAIN). Read when the exporter starts and after a failure.",
     ),
     row(
         ("logging.exporter", "table"),
@@ -228,7 +228,7 @@ pub(super) const KEYS: &[KeyInfo] = &[
         Value("\"default\""),
         InPlace,
         "\"carrack\"",
-        "ClickHouse: who inserts.",
+        "Who inserts at ClickHouse, or logs in at Kafka's brokers where there is a `secret_file`.",
     ),
     row(
         ("logging.exporter", "topic"),
@@ -237,5 +237,13 @@ pub(super) const KEYS: &[KeyInfo] = &[
         InPlace,
         "\"nat-events\"",
         "Kafka: the topic, which must be there. A subscriber's messages go to one partition.",
+    ),
+    row(
+        ("logging.exporter", "compression"),
+        Word(&["none", "gzip"]),
+        Value("\"none\""),
+        InPlace,
+        "\"gzip\"",
+        "Kafka: how messages are packed, about half a megabyte of them at a time.",
     ),
 ];

@@ -72,22 +72,33 @@ fn exporter(notes: &Notes, mut section: Section<'_>) -> Option<ExporterConfig> {
         }
     }
     let named = protocol.as_ref().map(|protocol| protocol.value);
-    let only = [
-        ("format", ExportProtocol::Syslog, "syslog"),
-        ("facility", ExportProtocol::Syslog, "syslog"),
-        ("table", ExportProtocol::ClickHouse, "clickhouse"),
-        ("user", ExportProtocol::ClickHouse, "clickhouse"),
-        ("topic", ExportProtocol::Kafka, "kafka"),
+    let only: [(&str, &[ExportProtocol], &str); 6] = [
+        ("format", &[ExportProtocol::Syslog], "\"syslog\""),
+        ("facility", &[ExportProtocol::Syslog], "\"syslog\""),
+        ("table", &[ExportProtocol::ClickHouse], "\"clickhouse\""),
+        ("user", &[ExportProtocol::ClickHouse, ExportProtocol::Kafka], "\"clickhouse\" or \"kafka\""),
+        ("topic", &[ExportProtocol::Kafka], "\"kafka\""),
+        ("compression", &[ExportProtocol::Kafka], "\"kafka\""),
     ];
-    for (key, its, word) in only {
-        if let Some(span) = section.written(key).filter(|_| named.is_some_and(|named| named != its)) {
+    for (key, its, words) in only {
+        if let Some(span) = section.written(key).filter(|_| named.is_some_and(|named| !its.contains(&named)))
+        {
             let message = format!(
-                "`{key}` has an effect only with protocol = \"{word}\"; remove it or change the protocol"
+                "`{key}` has an effect only with protocol = {words}; remove it or change the protocol"
             );
             notes.error(span, message);
         }
     }
     let secret_file = secret(notes, &section, named);
+    if named == Some(ExportProtocol::Kafka)
+        && transport.value != ExportTransport::Tls
+        && secret_file.is_some()
+    {
+        notes.warning(
+            section.span_of("secret_file"),
+            "the password in `secret_file` goes to the brokers for everybody to read; set transport = \"tls\"",
+        );
+    }
     let read = ExporterConfig {
         name,
         protocol: protocol.map(|protocol| protocol.value).unwrap_or_default(),
@@ -106,6 +117,7 @@ fn exporter(notes: &Notes, mut section: Section<'_>) -> Option<ExporterConfig> {
         table: section.value("table"),
         user: section.value("user"),
         topic: section.value("topic"),
+        compression: section.value("compression"),
     };
     // Without a collector there is a fault already; what else may be wrong was said above.
     collector.map(|_| read)
@@ -133,6 +145,10 @@ fn tls(notes: &Notes, section: &Section<'_>, transport: ExportTransport) -> Opti
     Some(ExporterTls { ca: ca?.value, name: name.map(|name| name.value) })
 }
 
+/// Protocols that know secrets.
+const WITH_SECRET: [ExportProtocol; 3] =
+    [ExportProtocol::Radius, ExportProtocol::ClickHouse, ExportProtocol::Kafka];
+
 fn secret(notes: &Notes, section: &Section<'_>, protocol: Option<ExportProtocol>) -> Option<PathBuf> {
     let file = section.get::<PathBuf>("secret_file");
     let is_radius = protocol == Some(ExportProtocol::Radius);
@@ -141,8 +157,8 @@ fn secret(notes: &Notes, section: &Section<'_>, protocol: Option<ExportProtocol>
             let message = "protocol = \"radius\" needs `secret_file`, which holds the secret shared with the server; add it";
             notes.error(section.span_of("protocol"), message);
         }
-        Some(span) if !is_radius && protocol.is_some_and(|named| named != ExportProtocol::ClickHouse) => {
-            let message = "`secret_file` has an effect only with protocol = \"radius\" or \"clickhouse\"; remove it or change the protocol";
+        Some(span) if protocol.is_some_and(|named| !WITH_SECRET.contains(&named)) => {
+            let message = "`secret_file` has an effect only with protocol = \"radius\", \"clickhouse\" or \"kafka\"; remove it or change the protocol";
             notes.error(span, message);
         }
         _ => {}

@@ -31,6 +31,7 @@ fn config(
         table: String::new(),
         user: String::new(),
         topic: String::new(),
+        compression: Default::default(),
     }
 }
 

@@ -7,13 +7,14 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use carrack_config::{ExporterConfig, ExporterTls};
+use carrack_config::{ExporterConfig, ExporterTls, MessageCompression};
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::{
     ApiKey, ApiVersionsRequest, ApiVersionsResponse, BrokerId, MetadataRequest, MetadataResponse,
-    ProduceRequest, ProduceResponse, RequestHeader, ResponseHeader, TopicName,
+    ProduceRequest, ProduceResponse, RequestHeader, ResponseHeader, SaslAuthenticateRequest,
+    SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse, TopicName,
 };
 use kafka_protocol::protocol::{Decodable, Encodable, StrBytes};
 use kafka_protocol::records::{Compression, Record, RecordBatchEncoder, RecordEncodeOptions, TimestampType};
@@ -26,6 +27,9 @@ use crate::kafka::first;
 /// All brokers know these, from 0.10 and 0.11 up to the latest 4.x.
 const VERSIONS: i16 = 0;
 const PRODUCE: i16 = 3;
+/// The first after which a name and password go in a request of their own.
+const HANDSHAKE: i16 = 1;
+const AUTHENTICATE: i16 = 0;
 /// The first that asks for a topic without making it; brokers that do not know it are asked by the one they know.
 const METADATA: i16 = 4;
 /// Neither of these versions has tagged fields.
@@ -50,6 +54,9 @@ pub(super) struct Topic {
     collector: SocketAddr,
     tls: Option<ExporterTls>,
     name: TopicName,
+    /// Who says that it is the router, where brokers want to know (RFC 4616).
+    login: Option<Bytes>,
+    compression: Compression,
     brokers: BTreeMap<BrokerId, (String, u16)>,
     /// Of each partition, by its number.
     leaders: Vec<BrokerId>,
@@ -76,8 +83,13 @@ impl From<io::Error> for Failed {
 }
 
 impl Topic {
-    pub(super) fn new(config: &ExporterConfig) -> Self {
+    pub(super) fn new(config: &ExporterConfig, password: Option<String>) -> Self {
         Self {
+            login: password.map(|password| format!("\0{}\0{password}", config.user).into()),
+            compression: match config.compression {
+                MessageCompression::None => Compression::None,
+                MessageCompression::Gzip => Compression::Gzip,
+            },
             collector: config.collector,
             tls: config.tls.clone(),
             name: TopicName(StrBytes::from_string(config.topic.clone())),
@@ -91,7 +103,8 @@ impl Topic {
     /// Asks the collector who the brokers are and which leads each partition.
     fn learn(&mut self) -> Result<(), Failed> {
         self.ways.clear();
-        let mut way = connect(self.collector, self.tls.as_ref())?;
+        let tls = self.tls.clone();
+        let mut way = self.connect(self.collector, tls.as_ref())?;
         let request = ApiVersionsRequest::default();
         let known: ApiVersionsResponse =
             ask(&mut way, ApiKey::ApiVersions, VERSIONS, &mut self.number, &request)?;
@@ -180,14 +193,38 @@ impl Topic {
         }
     }
 
-    fn reach(&self, leader: BrokerId) -> Result<Way, Failed> {
+    /// A connection to a broker that knows who is there.
+    fn connect(&mut self, address: SocketAddr, tls: Option<&ExporterTls>) -> Result<Way, Failed> {
+        let mut way = connect(address, tls)?;
+        let Some(login) = self.login.clone() else { return Ok(way) };
+        let request = SaslHandshakeRequest::default().with_mechanism(StrBytes::from_static_str("PLAIN"));
+        let answer: SaslHandshakeResponse =
+            ask(&mut way, ApiKey::SaslHandshake, HANDSHAKE, &mut self.number, &request)?;
+        if let Some(error) = ResponseError::try_from_code(answer.error_code) {
+            let others: Vec<&str> = answer.mechanisms.iter().map(|name| name.as_str()).collect();
+            let why = format!("the broker does not take PLAIN but {}: {error}", others.join(", "));
+            return Err(Failed::Why(why));
+        }
+        let request = SaslAuthenticateRequest::default().with_auth_bytes(login);
+        let answer: SaslAuthenticateResponse =
+            ask(&mut way, ApiKey::SaslAuthenticate, AUTHENTICATE, &mut self.number, &request)?;
+        match ResponseError::try_from_code(answer.error_code) {
+            None => Ok(way),
+            Some(error) => {
+                let said = answer.error_message.map_or_else(|| error.to_string(), |said| said.to_string());
+                Err(Failed::Why(format!("the broker refuses `user` and `secret_file`: {said}")))
+            }
+        }
+    }
+
+    fn reach(&mut self, leader: BrokerId) -> Result<Way, Failed> {
         let Some((host, port)) = self.brokers.get(&leader) else {
             return Err(Failed::Moved("the partition has no leader".into()));
         };
         let unknown = || Failed::Why(format!("the broker {host}:{port} has no address"));
         let address = (host.as_str(), *port).to_socket_addrs()?.next().ok_or_else(unknown)?;
         let tls = self.tls.as_ref().map(|tls| ExporterTls { ca: tls.ca.clone(), name: Some(host.clone()) });
-        Ok(connect(address, tls.as_ref())?)
+        self.connect(address, tls.as_ref())
     }
 }
 
@@ -206,13 +243,13 @@ impl Target for Topic {
             let Some(batch) = batches.get_mut(partition) else { continue };
             batch.push(message.unix_ms, all.slice_ref(message.key), all.slice_ref(message.text));
             if batch.bytes >= BATCH_BYTES {
-                let full = batch.encoded()?;
+                let full = batch.encoded(self.compression)?;
                 self.produce(partition, &full)?;
             }
         }
         for (partition, mut batch) in batches.into_iter().enumerate() {
             if !batch.records.is_empty() {
-                self.produce(partition, &batch.encoded()?)?;
+                self.produce(partition, &batch.encoded(self.compression)?)?;
             }
         }
         Ok(())
@@ -249,9 +286,9 @@ impl Batch {
     }
 
     /// As a broker takes it; it is empty after this.
-    fn encoded(&mut self) -> Result<Bytes, String> {
+    fn encoded(&mut self, compression: Compression) -> Result<Bytes, String> {
         let mut out = BytesMut::new();
-        let options = RecordEncodeOptions { version: 2, compression: Compression::None };
+        let options = RecordEncodeOptions { version: 2, compression };
         RecordBatchEncoder::encode(&mut out, &self.records, &options).map_err(|error| error.to_string())?;
         self.records.clear();
         self.bytes = 0;

@@ -7,6 +7,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use carrack_base::Reason;
+use carrack_config::{Config, PortFacts};
+use carrack_natlog::Service;
 use carrack_natlog::context::{Context, InstanceContext};
 use carrack_natlog::record::{Kind, Quota, Record, Threshold};
 use pcap_file::pcap::{PcapPacket, PcapWriter};
@@ -87,6 +89,20 @@ pub fn every_event() -> Vec<Record> {
         }
     }
     records
+}
+
+/// A service of one exporter, described by the lines given, which spools into `dir`.
+pub fn service(dir: &Path, exporter: &str) -> Service {
+    let text = format!(
+        "[system]\nname = \"edge-1\"\n\n[[interface]]\nname = \"a\"\ndevice = \"mem:a\"\nside = \"inside\"\n\n\
+         [[interface]]\nname = \"b\"\ndevice = \"mem:b\"\nside = \"outside\"\n\n[[nat]]\nname = \"cgn1\"\n\n\
+         [[nat.pool]]\nname = \"p\"\naddresses = [\"203.0.113.0/24\"]\n\n[logging]\nspool_dir = \"{}/spool\"\n\n\
+         [[logging.exporter]]\nspool_mb = 10\n{exporter}",
+        dir.display()
+    );
+    let (config, _) = Config::from_str("test", &text).unwrap();
+    let compiled = carrack_config::compile(&config, &PortFacts::assumed(&config), None).unwrap();
+    Service::start(&config, Context::of(&config, &compiled.snapshot), AT_MS).unwrap()
 }
 
 /// A capture of datagrams to `port` on 127.0.0.1.

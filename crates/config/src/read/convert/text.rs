@@ -14,7 +14,9 @@ use toml::de::DeValue;
 
 use super::{Faults, FromToml, fault, short, wrong_type};
 use crate::keys::Kind;
-use crate::model::{EventClass, ExportProtocol, ExportTransport, HugePages, Idle, SyslogFormat};
+use crate::model::{
+    EventClass, ExportProtocol, ExportTransport, HugePages, Idle, MessageCompression, SyslogFormat,
+};
 use crate::parse::Mode;
 use crate::read::Value;
 use crate::suggest;
@@ -254,6 +256,7 @@ from_word! {
         "limits" => EventClass::Limits,
         "system" => EventClass::System,
     }
+    MessageCompression { "none" => MessageCompression::None, "gzip" => MessageCompression::Gzip }
     SyslogFormat { "structured" => SyslogFormat::Structured, "compact" => SyslogFormat::Compact }
     Mode {
         "blocks" => Mode::Blocks,
