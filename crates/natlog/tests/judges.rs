@@ -94,7 +94,7 @@ fn expected(field: Field, record: &Record) -> String {
                 Threshold::PoolLow => "Address pool low threshold event (2)",
                 Threshold::Ports => "Address and port mapping high threshold event (3)",
                 Threshold::PerUser => "Address and port mapping per user high threshold event (4)",
-                Threshold::Paired => "Global Address mapping high threshold event (5)",
+                Threshold::Paired => "Global address mapping high threshold event (5)",
             };
             format!("NAT Threshold Event: {name}")
         }
