@@ -6,19 +6,22 @@
 //! same, only slower. Packets leave in the order in which they came: what waits for the general stages goes through
 //! them before the next one passes.
 
-use carrack_base::{BURST_PACKETS_MAX, Now, PortId, Proto, Reason, WorkerId};
+use carrack_base::{BURST_PACKETS_MAX, Family, Now, PortId, Proto, WorkerId};
 use carrack_frame::{Frame, FramePool};
 use carrack_nat::{
     Crossings, Direction, Flow, Kind, Likely, NO_LINE, common_state, common_state_from_inside, opened_by,
     packed_key,
 };
+use carrack_vector::{Pass, Pattern, Quads, States};
+use carrack_wire::tcp::flag;
 
 use crate::burst::Burst;
 use crate::exits::{Exit, Exits};
+use crate::express6::opening_six;
 use crate::forward::FRAME_BYTES_MIN;
 use crate::nat_stage::leaves;
 use crate::neighbours::Neighbours;
-use crate::parse::{Seen, in_transit, recognise};
+use crate::parse::{Seen, in_transit, link_masks, recognise};
 use crate::plan::{Common, Plan};
 use crate::stats::Stage;
 use crate::translators::Translators;
@@ -26,67 +29,33 @@ use crate::worker::{Lap, StageClock, Worker};
 
 /// Ethernet without tags.
 const UNTAGGED: usize = 14;
-/// What the lane knows of one packet.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Pass {
-    /// Of a packet from IPv6 the number of its prefix and the IPv4 destination.
-    pub(crate) addresses: u64,
-    pub(crate) hash: u64,
-    pub(crate) ports: u32,
-    pub(crate) line: u32,
-    /// The state its session must be in.
-    pub(crate) state: u16,
-    /// Bytes of the IP packet, 0 when it is not a common one; in the end, the port it leaves by.
-    pub(crate) total: u16,
-    /// It is one of IPv6.
-    pub(crate) six: bool,
-    /// Bytes of the IP packet when a stateless translator takes it, whose number is in `ports`; else 0.
-    pub(crate) stateless: u16,
-    /// Why it got no session.
-    refused: Option<Reason>,
-}
-
-impl Pass {
-    /// Nothing is known of the next packet yet.
-    #[inline(always)]
-    pub(crate) fn forget(&mut self) {
-        (self.total, self.line, self.refused) = (0, NO_LINE, None);
-        (self.six, self.stateless) = (false, 0);
+/// The packet as one that may open a session here: UDP, or the first SYN of TCP.
+fn opening(pass: &Pass, common: &Common, frame: &Frame) -> Option<Flow> {
+    if pass.line != NO_LINE || pass.total == 0 {
+        return None;
     }
-
-    /// Is there a session for it, or a translator that needs none?
-    fn is_known(&self) -> bool {
-        self.line != NO_LINE || self.stateless != 0
+    let (proto, ip_proto, bits) = opened_by(pass.state)?;
+    let (src, dst) = ((pass.addresses >> 32) as u32, pass.addresses as u32);
+    let l3 = 14 + u16::from(common.tag_bytes);
+    let flow = Flow {
+        src,
+        dst,
+        sport: (pass.ports >> 16) as u16,
+        dport: pass.ports as u16,
+        vrf: common.vrf,
+        l3,
+        l4: l3 + 20,
+        proto,
+        ip_proto,
+        bits,
+        kind: Kind::Whole,
+        ..Flow::default()
+    };
+    if pass.six {
+        return opening_six(pass, flow, frame.bytes());
     }
-
-    /// The packet as one that may open a session here: UDP, or the first SYN of TCP.
-    fn opening(&self, common: &Common, frame: &Frame) -> Option<Flow> {
-        if self.line != NO_LINE || self.total == 0 {
-            return None;
-        }
-        let (proto, ip_proto, bits) = opened_by(self.state)?;
-        let (src, dst) = ((self.addresses >> 32) as u32, self.addresses as u32);
-        let l3 = 14 + u16::from(common.tag_bytes);
-        let flow = Flow {
-            src,
-            dst,
-            sport: (self.ports >> 16) as u16,
-            dport: self.ports as u16,
-            vrf: common.vrf,
-            l3,
-            l4: l3 + 20,
-            proto,
-            ip_proto,
-            bits,
-            kind: Kind::Whole,
-            ..Flow::default()
-        };
-        if self.six {
-            return self.opening_six(flow, frame.bytes());
-        }
-        // No session vouches for the addresses yet.
-        (in_transit(src) && in_transit(dst)).then_some(flow)
-    }
+    // No session vouches for the addresses yet.
+    (in_transit(src) && in_transit(dst)).then_some(flow)
 }
 
 /// One burst in the lane.
@@ -226,6 +195,8 @@ impl Worker {
             common: entry.common,
             // One worker alone asks nobody.
             owner: (self.workers > 1).then_some(self.id),
+            // What stateless translators take is known by its route.
+            quads: self.quads.filter(|_| !entry.common.stateless_from_four),
             now_s: entry.now.s(),
         }
     }
@@ -244,7 +215,7 @@ impl Worker {
             if pass.is_known() {
                 continue;
             }
-            let opening = pass.opening(&entry.common, frame);
+            let opening = opening(pass, &entry.common, frame);
             let opening = opening.filter(|flow| !pass.six || self.admits_six(flow));
             let Some(place) = places.get_mut(count) else { break };
             if !opening.is_some_and(|flow| self.nat.expect_session(flow, pass.hash)) {
@@ -309,8 +280,13 @@ pub(crate) struct Driver<'a> {
     pub(crate) translators: &'a mut Translators,
     /// This worker, when there are others.
     pub(crate) owner: Option<WorkerId>,
+    /// To look at four packets at a time.
+    pub(crate) quads: Option<Quads>,
     pub(crate) now_s: u32,
 }
+
+/// Packets that the vectors leave together.
+const QUAD: usize = 4;
 
 impl Driver<'_> {
     /// First turn: headers checked, sessions hashed, index buckets on their way. Packets of one version that come one
@@ -319,16 +295,52 @@ impl Driver<'_> {
     fn recognise_all<const OUT: bool, const TAG: usize>(&self, frames: &[Frame], passes: &mut [Pass]) {
         let (mut frames, mut passes) = (frames, passes);
         loop {
-            let known = self.recognise_four::<OUT, TAG>(frames, passes);
+            let known = self.recognise_quads::<OUT, TAG>(frames, passes);
+            (frames, passes) =
+                (frames.get(known..).unwrap_or(&[]), passes.get_mut(known..).unwrap_or(&mut []));
+            // The group in which there is something else is looked at one by one, and then the vectors go on.
+            let alone = if self.quads.is_some() { frames.len().min(QUAD) } else { frames.len() };
+            let known = self.recognise_four::<OUT, TAG>(frames.get(..alone).unwrap_or(&[]), passes);
             (frames, passes) =
                 (frames.get(known..).unwrap_or(&[]), passes.get_mut(known..).unwrap_or(&mut []));
             if frames.is_empty() {
                 return;
             }
-            let known = self.recognise_six::<TAG>(frames, passes);
-            (frames, passes) =
-                (frames.get(known..).unwrap_or(&[]), passes.get_mut(known..).unwrap_or(&mut []));
+            if known < alone {
+                let known = self.recognise_six::<TAG>(frames, passes);
+                (frames, passes) =
+                    (frames.get(known..).unwrap_or(&[]), passes.get_mut(known..).unwrap_or(&mut []));
+            }
         }
+    }
+
+    /// The first turn by vectors, as far as groups of four are common packets of IPv4: how many.
+    #[inline(always)]
+    fn recognise_quads<const OUT: bool, const TAG: usize>(
+        &self,
+        frames: &[Frame],
+        passes: &mut [Pass],
+    ) -> usize {
+        let Some(quads) = self.quads else { return 0 };
+        let known = quads.recognise::<TAG>(&pattern::<OUT, TAG>(&self.common), frames, passes);
+        for pass in passes.iter_mut().take(known) {
+            // Invariant: of a state the lower half is the protocol.
+            if self.owner.is_some() {
+                let proto = Proto::from_index(pass.state as u8);
+                if !self.is_ours(
+                    pass.addresses,
+                    pass.ports,
+                    proto,
+                    if OUT { Direction::Out } else { Direction::In },
+                ) {
+                    pass.forget();
+                    continue;
+                }
+            }
+            pass.hash = self.tables.hash([pass.addresses, pass.hash]);
+            self.tables.fetch_bucket(pass.hash);
+        }
+        known
     }
 
     /// The first turn up to a packet that may be one of IPv6: how many.
@@ -492,6 +504,26 @@ impl Driver<'_> {
             Direction::In => directory.owner_of_outside(vrf, addresses as u32, proto as u8, ports as u16),
         };
         owner.is_none_or(|owner| Some(owner) == self.owner)
+    }
+}
+
+/// The common packets of IPv4 to an interface, as [`recognise`] knows them.
+#[inline(always)]
+pub(crate) fn pattern<const OUT: bool, const TAG: usize>(common: &Common) -> Pattern {
+    let direction = if OUT { Direction::Out } else { Direction::In };
+    // Invariant of both: there are states for packets that change nothing.
+    let state = |proto, bits| common_state(proto, bits).unwrap_or_default();
+    Pattern {
+        link: common.link,
+        masks: link_masks(TAG, Family::V4),
+        mac_tail: common.mac_tail,
+        key: packed_key(0, 0, common.vrf, Proto::Tcp, direction)[1],
+        states: States {
+            udp: state(Proto::Udp, 0),
+            tcp: state(Proto::Tcp, flag::ACK),
+            first_syn: if OUT { common_state_from_inside(Proto::Tcp, flag::SYN) } else { None },
+        },
+        checks_destination: !OUT,
     }
 }
 

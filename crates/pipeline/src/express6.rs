@@ -5,35 +5,33 @@ use carrack_frame::Frame;
 use carrack_nat::{
     Direction, Flow, NO_LINE, SIX_BYTES, SIX_GROWTH, common_state, common_state_from_inside, needs_no_cut,
 };
+use carrack_vector::Pass;
 use carrack_wire::ethernet::ethertype;
 use carrack_wire::ipv6::{HEADER_LEN, is_link_local, is_multicast};
 
 use crate::exits::Exit;
-use crate::express::{Driver, Pass};
+use crate::express::Driver;
 use crate::parse::{SeenSix, recognise_six};
 use crate::worker::Worker;
 
 /// Ethernet without tags.
 const UNTAGGED: usize = 14;
 
-impl Pass {
-    /// The packet from IPv6 as one that may open a session here: `flow` is what those of either version have.
-    pub(crate) fn opening_six(&self, flow: Flow, frame: &[u8]) -> Option<Flow> {
-        let head = frame.get(usize::from(flow.l3)..)?.first_chunk::<HEADER_LEN>()?;
-        let address =
-            |at: usize| head.get(at..).and_then(|b| b.first_chunk()).copied().map(u128::from_be_bytes);
-        let (src6, dst6) = (address(8)?, address(24)?);
-        // No session vouches for the source yet.
-        may_be_answered(src6).then_some(Flow {
-            src: 0,
-            family: Family::V6,
-            src6,
-            dst6,
-            via: (self.addresses >> 32) as u16,
-            l4: flow.l3 + HEADER_LEN as u16,
-            ..flow
-        })
-    }
+/// The packet from IPv6 as one that may open a session here: `flow` is what those of either version have.
+pub(crate) fn opening_six(pass: &Pass, flow: Flow, frame: &[u8]) -> Option<Flow> {
+    let head = frame.get(usize::from(flow.l3)..)?.first_chunk::<HEADER_LEN>()?;
+    let address = |at: usize| head.get(at..).and_then(|b| b.first_chunk()).copied().map(u128::from_be_bytes);
+    let (src6, dst6) = (address(8)?, address(24)?);
+    // No session vouches for the source yet.
+    may_be_answered(src6).then_some(Flow {
+        src: 0,
+        family: Family::V6,
+        src6,
+        dst6,
+        via: (pass.addresses >> 32) as u16,
+        l4: flow.l3 + HEADER_LEN as u16,
+        ..flow
+    })
 }
 
 impl Worker {

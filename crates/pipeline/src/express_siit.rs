@@ -2,12 +2,13 @@
 //! the first turn and translated in the third, by the same translator as in the general stages.
 
 use carrack_frame::Frame;
+use carrack_vector::Pass;
 use carrack_wire::ethernet::ethertype;
 use carrack_wire::ipv4::{self, FLAG_DF, protocol};
 use carrack_wire::ipv6::{self, Extensions, Ipv6View};
 use carrack_xlat::{Ports, Siit, V4Way, V6Way, to_v4, to_v6};
 
-use crate::express::{Driver, Pass};
+use crate::express::Driver;
 use crate::express6::{may_be_answered, put_link};
 use crate::parse::{SeenSix, in_transit};
 use crate::plan::Hop;

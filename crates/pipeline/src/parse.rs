@@ -5,6 +5,7 @@ mod tests;
 
 use carrack_base::{Family, PortId, Proto, Reason};
 use carrack_nat::{Direction, Flow, Kind, SIX_BYTES};
+use carrack_vector::COMMON_BYTES;
 use carrack_wire::ethernet::{MacAddr, ethertype};
 use carrack_wire::icmpv4::{Class, class_of};
 use carrack_wire::ipv4::protocol::ESP;
@@ -44,10 +45,6 @@ pub(crate) struct Seen {
     /// TCP control bits; 0 for UDP.
     pub(crate) bits: u8,
 }
-
-/// Bytes that every common packet has: Ethernet, IPv4 and TCP up to its checksum. A UDP packet of no more than ten
-/// bytes that nobody padded to Ethernet's minimum takes the longer way.
-pub(crate) const COMMON_BYTES: usize = 52;
 
 /// What of a common frame's first 24 bytes is always the same, as little-endian words: destination, the group bit of
 /// the source, tags without their priorities, type, IP version and header length.

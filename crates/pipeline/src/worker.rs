@@ -8,6 +8,7 @@ use carrack_base::{BURST_PACKETS_MAX, IfIndex, Now, PortId, Reason, WorkerId};
 use carrack_frame::{Frame, FramePool};
 use carrack_nat::{Direction, Nat, Rng, WorkerGroup};
 use carrack_tables::{ArenaError, KeyedHasher, PagePreference, cycles};
+use carrack_vector::Quads;
 
 use crate::burst::{Burst, Fate, Handover, Meta, Resume};
 use crate::dump::Dumps;
@@ -73,6 +74,8 @@ pub struct Worker {
     pub(crate) dumps: Dumps,
     /// What stateless translators have done.
     pub(crate) translators: Translators,
+    /// To look at four packets at a time, where the processor can.
+    pub(crate) quads: Option<Quads>,
     /// Neighbours given up by the control plane whose waiting packets are still to be ended.
     pub(crate) neighbour_gone: Vec<(IfIndex, IpAddr)>,
     rx: Vec<Frame>,
@@ -124,6 +127,7 @@ impl Worker {
             ),
             dumps: Dumps::new(),
             translators: Translators::new(&plan.snapshot.siit),
+            quads: Quads::detect(),
             neighbour_gone: Vec::with_capacity(1_024),
             rx: Vec::with_capacity(BURST_PACKETS_MAX),
             burst: Some(Box::new(Burst::new())),
@@ -132,6 +136,11 @@ impl Worker {
             next: None,
             taken: None,
         })
+    }
+
+    /// As on a processor without vector instructions; what becomes of packets is the same.
+    pub fn forgo_vectors(&mut self) {
+        self.quads = None;
     }
 
     /// Where to put received frames, at most [`BURST_PACKETS_MAX`], before [`Worker::process`].

@@ -38,7 +38,9 @@ impl Traffic {
         let program = std::env::current_exe().context("cannot find this executable")?;
         let mut words: Vec<String> = vec!["taskset".into(), "-c".into(), place.cpu.to_string()];
         if place.shared {
-            words.extend(["chrt", "--fifo", "1"].map(str::to_owned));
+            // In turns with its own threads: while DPDK starts one it only naps for a microsecond at a time, which on
+            // some machines never lets go of the CPU.
+            words.extend(["chrt", "--rr", "1"].map(str::to_owned));
         }
         words.push(program.display().to_string());
         words.extend(["lab", "traffic"].map(str::to_owned));

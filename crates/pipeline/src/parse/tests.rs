@@ -1,26 +1,33 @@
 use std::sync::Arc;
 
-use carrack_base::{IfIndex, PortId, Prefix4, VrfId};
-use carrack_nat::Rng;
+use carrack_base::{IfIndex, PortId, Prefix4, Proto, VrfId};
+use carrack_frame::{FramePool, MemPool};
 use carrack_nat::policy::NatPolicy;
+use carrack_nat::{Direction, Rng, common_state, common_state_from_inside, packed_key};
+use carrack_vector::{Pass, Quads};
 use carrack_wire::tcp::flag;
 use carrack_wire::{MacAddr, PacketBuilder, checksum};
 
-use super::{Parsed, parse, parse_common};
+use super::{Parsed, in_transit, parse, parse_common, recognise};
 use crate::burst::Meta;
-use crate::plan::Plan;
+use crate::express::pattern;
+use crate::plan::{Common, Plan};
 use crate::snapshot::{Interface, Policers, Port, Side, Snapshot, Vlan};
 
 const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 const PEER: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 
 fn plan(side: Side) -> Plan {
+    plan_of(side, Vlan::None)
+}
+
+fn plan_of(side: Side, vlan: Vlan) -> Plan {
     let address = u32::from_be_bytes([10, 0, 0, 1]);
     let interface = Interface {
         id: IfIndex(0),
         name: "in".into(),
         port: PortId(0),
-        vlan: Vlan::None,
+        vlan,
         mac: MAC,
         vrf: VrfId(1),
         side,
@@ -126,4 +133,92 @@ fn the_fast_parser_takes_all_that_is_common() {
     let taken: Vec<bool> =
         seeds().iter().map(|frame| parse_common(&common, frame, &mut Meta::default())).collect();
     assert_eq!(taken, [true, true, true, true, false, false, false, false, false]);
+}
+
+/// What is known of a packet that is looked at alone.
+fn alone<const OUT: bool, const TAG: usize>(common: &Common, frame: &[u8]) -> Option<Pass> {
+    let seen = recognise::<TAG>(common, frame)?;
+    let state = if OUT { common_state_from_inside } else { common_state }(seen.proto, seen.bits)?;
+    let direction = if OUT { Direction::Out } else { Direction::In };
+    let [addresses, hash] = packed_key(seen.addresses, seen.ports, common.vrf, seen.proto, direction);
+    let pass = Pass { addresses, hash, ports: seen.ports, state, total: seen.total, ..Pass::UNKNOWN };
+    (OUT || in_transit(addresses as u32)).then_some(pass)
+}
+
+/// Groups of four of which three packets are common: how many were known whole, and how many were not.
+fn by_fours<const OUT: bool, const TAG: usize>(seeds: &[Vec<u8>], rng: &mut Rng) -> [u32; 2] {
+    let side = if OUT { Side::Inside } else { Side::Outside };
+    let vlan = match TAG {
+        0 => Vlan::None,
+        4 => Vlan::Single(5),
+        _ => Vlan::Double { outer: 6, inner: 5, dot1ad: true },
+    };
+    let plan = plan_of(side, vlan);
+    let tags: &[u8] = match TAG {
+        0 => &[],
+        4 => &[0x81, 0, 0x20, 5],
+        _ => &[0x88, 0xa8, 0, 6, 0x81, 0, 0x60, 5],
+    };
+    let mut tagged = seeds[0].clone();
+    tagged.splice(12..12, tags.iter().copied());
+    let common = plan.common_like(PortId(0), &tagged).unwrap();
+    assert_eq!(usize::from(common.tag_bytes), TAG);
+    let mut pool = MemPool::new(8, 256, 128);
+    let (mut counts, quads) = ([0; 2], Quads::detect().unwrap());
+    for _ in 0..40_000 {
+        let odd = rng.below(4);
+        let mut frames = vec![];
+        for at in 0..4 {
+            let mut frame =
+                if at == odd { mutated(rng, seeds) } else { padded(seeds[rng.below(seeds.len())].clone()) };
+            if frame.len() >= 12 {
+                frame.splice(12..12, tags.iter().copied());
+            }
+            if at == odd && rng.below(8) == 0 && frame.len() > 24 {
+                frame[rng.below(24)] ^= 1 << rng.below(8);
+            }
+            frames.push(pool.alloc_copy(&frame).unwrap());
+        }
+        let wanted: Option<Vec<_>> =
+            frames.iter().map(|frame| alone::<OUT, TAG>(&common, frame.bytes())).collect();
+        let mut passes = [Pass { stateless: 9, six: true, line: 3, ..Pass::UNKNOWN }; 4];
+        let known = quads.recognise::<TAG>(&pattern::<OUT, TAG>(&common), &frames, &mut passes);
+        let bytes = || frames.iter().map(|frame| format!("{:02x?}", frame.bytes())).collect::<Vec<_>>();
+        match wanted {
+            Some(wanted) => {
+                assert!(known == 4 && wanted == passes, "{passes:x?}, not {wanted:x?}: {:?}", bytes())
+            }
+            None => assert_eq!(known, 0, "{:?}", bytes()),
+        }
+        counts[usize::from(known == 0)] += 1;
+        pool.free_all(&mut frames);
+    }
+    counts
+}
+
+#[test]
+fn four_packets_at_once_are_seen_as_each_alone() {
+    if Quads::detect().is_none() {
+        println!("not tried: this processor has no AVX2, so packets are looked at one by one");
+        return;
+    }
+    // Of the seeds, those that are common; UDP with no payload only when it is padded.
+    let seeds = seeds();
+    let packet = || PacketBuilder::new().ethernet(PEER, MAC).ipv4([10, 0, 0, 5], [198, 51, 100, 7]);
+    let ack = packet().tcp(1_000, 80, flag::ACK | flag::PSH).payload(b"more").build();
+    let common = [seeds[0].clone(), seeds[1].clone(), seeds[3].clone(), ack];
+    let mut with_syn = common.to_vec();
+    with_syn.push(seeds[2].clone());
+    let mut rng = Rng::new(23);
+    let counts = [
+        by_fours::<true, 0>(&with_syn, &mut rng),
+        by_fours::<true, 4>(&with_syn, &mut rng),
+        by_fours::<true, 8>(&with_syn, &mut rng),
+        by_fours::<false, 0>(&common, &mut rng),
+        by_fours::<false, 4>(&common, &mut rng),
+        by_fours::<false, 8>(&common, &mut rng),
+    ];
+    assert!(counts.iter().flatten().all(|count| *count > 5_000), "{counts:?}");
+    // The protocol is looked up by the state.
+    assert_eq!(common_state(Proto::Udp, 0).map(|state| Proto::from_index(state as u8)), Some(Proto::Udp));
 }

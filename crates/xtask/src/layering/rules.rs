@@ -5,11 +5,12 @@ use crate::source::{SourceFile, code_only, has_word};
 
 /// The crates, lowest first: an edge may only point to an earlier one. `io` is below `config`, which checks
 /// device descriptions with it.
-const ORDER: [&str; 23] = [
+const ORDER: [&str; 24] = [
     "wire",
     "base",
     "xlat",
     "frame",
+    "vector",
     "tables",
     "alg",
     "nat",
@@ -31,12 +32,13 @@ const ORDER: [&str; 23] = [
     "xtask",
 ];
 /// Crates that know neither async runtime, config files, API types nor DPDK.
-const PURE: [&str; 10] = ["wire", "base", "xlat", "frame", "tables", "alg", "nat", "pipeline", "host", "pcp"];
+const PURE: [&str; 11] =
+    ["wire", "base", "xlat", "frame", "vector", "tables", "alg", "nat", "pipeline", "host", "pcp"];
 /// What those may not depend on, in any kind of dependency.
 const NOT_FOR_PURE: [&str; 8] =
     ["tokio", "axum", "toml", "clap", "hyper", "carrack-config", "carrack-api", "carrack-io-dpdk"];
 /// Crates that may hold `unsafe`.
-const UNSAFE_ALLOWED: [&str; 3] = ["frame", "tables", "io-dpdk"];
+const UNSAFE_ALLOWED: [&str; 4] = ["frame", "vector", "tables", "io-dpdk"];
 /// Crates that may read the clock.
 const CLOCK_ALLOWED: [&str; 8] = ["runtime", "natlog", "api", "lab", "bench", "carrack", "xtask", "io-dpdk"];
 /// How clocks are read.
