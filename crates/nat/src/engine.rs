@@ -27,7 +27,7 @@ use crate::rewrite::translate;
 use crate::rng::Rng;
 use crate::row::{NatEvent, NatNews, TcpState, v4};
 use crate::syn::{OverdueSyn, SynTable};
-use crate::tables::Tables;
+use crate::tables::{Ending, Tables};
 use crate::tcp::next_state;
 use crate::way::Way;
 
@@ -196,6 +196,8 @@ pub struct Nat {
     pub(crate) absorbed: u64,
     /// Due lines of one sweep; reused.
     pub(crate) due: Vec<u32>,
+    /// What is known of their ends.
+    pub(crate) ends: Vec<Ending>,
     /// Packets of this burst that will probably need a session.
     pub(crate) expected: Vec<Arrival>,
     /// Of the last ICMP error between IPv6 and IPv4.
@@ -249,6 +251,7 @@ impl Nat {
             second_s: now.s(),
             absorbed: 0,
             due: vec![0; ENDS_MAX],
+            ends: Vec::with_capacity(ENDS_MAX),
             expected: Vec::with_capacity(carrack_base::BURST_PACKETS_MAX),
             error_way: Way::default(),
             forwards_missing: false,

@@ -9,14 +9,15 @@ use crate::engine::{Nat, idle_timeout_s};
 use crate::line::{CONTROL, EXPECTED, FORWARD, Mapping, TOLD};
 use crate::policy::BlockRules;
 use crate::row::{Change, NatEvent};
+use crate::steps::{self, turns};
 use crate::syn::OverdueSyn;
 use crate::tables::{Ending, Hashes};
 use crate::told::crosses;
 
 /// Idle blocks looked at in one call.
 const IDLE_BLOCKS_MAX: usize = 16;
-/// Sessions whose end is prepared together, so that their memory comes meanwhile.
-const ENDS_AT_ONCE: usize = 16;
+/// Steps of an end: four ask for memory.
+const END_STEPS: usize = 5;
 
 impl Nat {
     /// Expires what is due, a bounded share of the tables a call. Call it often (between bursts).
@@ -50,29 +51,37 @@ impl Nat {
         let (count, skimmed) = self.tables.deadlines.collect_due(now_s, lines, &mut due);
         // What did not get its turn is swept next time.
         self.pacer.give_back(lines.saturating_sub(skimmed));
-        for part in due.get(..count).unwrap_or(&[]).chunks(ENDS_AT_ONCE) {
-            let mut ends = [Ending::default(); ENDS_AT_ONCE];
-            ends.iter_mut().zip(part).for_each(|(end, id)| end.id = *id);
-            let ends = ends.get_mut(..part.len()).unwrap_or(&mut []);
-            self.prefetch_ends(ends);
-            ends.iter().for_each(|end| self.expire_session(end, now_s));
+        let mut ends = std::mem::take(&mut self.ends);
+        ends.clear();
+        ends.extend(due.iter().take(count).map(|id| Ending { id: *id, ..Ending::default() }));
+        for turn in 0..turns(ends.len(), END_STEPS) {
+            self.prepare_ends(&mut ends, turn);
+            if let Some(end) = steps::due(&mut ends, turn, END_STEPS - 1) {
+                self.expire_session(end, now_s);
+            }
         }
-        self.due = due;
+        (self.due, self.ends) = (due, ends);
     }
 
-    /// Fetches what the end of these sessions will touch, one step of each at a time.
-    fn prefetch_ends(&self, ends: &mut [Ending]) {
-        self.tables.prefetch_ends(ends);
-        let last_mappings = || {
-            let last = ends.iter().filter(|end| end.last.is_some());
-            last.filter_map(|end| self.tables.mappings.get(end.mapping))
-        };
+    /// Fetches what the ends of sessions will touch, in this turn a step of each of a few.
+    #[inline(always)]
+    fn prepare_ends(&self, ends: &mut [Ending], turn: usize) {
+        if let Some(end) = steps::due(ends, turn, 0) {
+            self.tables.sessions.prefetch(end.id);
+        }
+        if let Some(end) = steps::due(ends, turn, 1) {
+            self.tables.look_at_ending(end);
+        }
         let ports_of =
             |mapping: &Mapping| self.states.get(self.slots.at(mapping.slot)).map(|state| &state.ports);
-        for mapping in last_mappings() {
+        if let Some(end) = steps::due(ends, turn, 2)
+            && let Some(mapping) = self.tables.look_at_last(end)
+        {
             ports_of(mapping).inspect(|ports| ports.prefetch_address(mapping.address, mapping.proto()));
         }
-        for mapping in last_mappings() {
+        if let Some(end) = steps::due(ends, turn, 3).filter(|end| end.last.is_some())
+            && let Some(mapping) = self.tables.mappings.get(end.mapping)
+        {
             let (address, port) = (mapping.address, mapping.outside_port);
             ports_of(mapping).inspect(|ports| ports.prefetch_port(address, mapping.proto(), port));
         }

@@ -46,6 +46,7 @@ mod rules;
 mod slices;
 mod spis;
 mod steering;
+mod steps;
 mod syn;
 mod tables;
 mod tcp;

@@ -524,28 +524,27 @@ impl Tables {
         Some((inside, self.hash(mapping_key(inside, flow.vrf, flow.proto, Direction::Out, true))))
     }
 
-    /// Asks for all that the end of these sessions touches.
-    pub(crate) fn prefetch_ends(&self, ends: &mut [Ending]) {
-        ends.iter().for_each(|end| self.sessions.prefetch(end.id));
-        for end in ends.iter_mut() {
-            let Some(line) = self.sessions.get(end.id) else { continue };
-            end.session = self.hashes_of_session(line);
-            end.mapping = line.mapping;
-            self.session_index.prefetch(end.session.outbound);
-            self.session_index.prefetch(end.session.inbound);
-            self.mappings.prefetch(line.mapping);
-            self.subscribers.prefetch(line.subscriber);
-        }
-        for end in ends.iter_mut() {
-            if let Some(mapping) = self.mappings.get(end.mapping)
-                && mapping.sessions == 1
-            {
-                let hashes = self.hashes_of_mapping(mapping);
-                self.mapping_index.prefetch(hashes.outbound);
-                self.mapping_index.prefetch(hashes.inbound);
-                end.last = Some(hashes);
-            }
-        }
+    /// Asks for what the end of a session touches, once its line is here.
+    #[inline(always)]
+    pub(crate) fn look_at_ending(&self, end: &mut Ending) {
+        let Some(line) = self.sessions.get(end.id) else { return };
+        end.session = self.hashes_of_session(line);
+        end.mapping = line.mapping;
+        self.session_index.prefetch(end.session.outbound);
+        self.session_index.prefetch(end.session.inbound);
+        self.mappings.prefetch(line.mapping);
+        self.subscribers.prefetch(line.subscriber);
+    }
+
+    /// Asks for what the end of its mapping touches, once that line is here; the mapping, when it ends with the session.
+    #[inline(always)]
+    pub(crate) fn look_at_last(&self, end: &mut Ending) -> Option<&Mapping> {
+        let mapping = self.mappings.get(end.mapping).filter(|mapping| mapping.sessions == 1)?;
+        let hashes = self.hashes_of_mapping(mapping);
+        self.mapping_index.prefetch(hashes.outbound);
+        self.mapping_index.prefetch(hashes.inbound);
+        end.last = Some(hashes);
+        Some(mapping)
     }
 
     fn permission_key(mapping: u32, remote_ip: u32) -> [u64; 2] {

@@ -145,6 +145,24 @@ fn alone<const OUT: bool, const TAG: usize>(common: &Common, frame: &[u8]) -> Op
     (OUT || in_transit(addresses as u32)).then_some(pass)
 }
 
+/// Now and then with a field at an edge of what is common, or with much to add up.
+fn at_an_edge(rng: &mut Rng, frame: &mut [u8]) {
+    match rng.below(48) {
+        0 => frame[22] = rng.below(3) as u8,
+        1 => frame[30] = [0, 1, 126, 127, 128, 223, 224, 255][rng.below(8)],
+        2 => (frame[38], frame[39]) = (0, 7 + rng.below(3) as u8),
+        3..16 => {
+            frame[15] = 0xff;
+            frame[18..20].fill(0xff);
+            frame[26..30].fill(0xff);
+            frame[30] = 223;
+            frame[31..34].fill(0xff);
+        }
+        _ => return,
+    }
+    fix_checksum(frame);
+}
+
 /// Groups of four of which three packets are common: how many were known whole, and how many were not.
 fn by_fours<const OUT: bool, const TAG: usize>(seeds: &[Vec<u8>], rng: &mut Rng) -> [u32; 2] {
     let side = if OUT { Side::Inside } else { Side::Outside };
@@ -171,6 +189,9 @@ fn by_fours<const OUT: bool, const TAG: usize>(seeds: &[Vec<u8>], rng: &mut Rng)
         for at in 0..4 {
             let mut frame =
                 if at == odd { mutated(rng, seeds) } else { padded(seeds[rng.below(seeds.len())].clone()) };
+            if frame.len() >= 40 {
+                at_an_edge(rng, &mut frame);
+            }
             if frame.len() >= 12 {
                 frame.splice(12..12, tags.iter().copied());
             }
