@@ -56,6 +56,8 @@ pub struct Independent {
     pub depth: usize,
     /// Millions of lines a second.
     pub m_lines_per_s: f64,
+    /// The same when each is changed, and so goes back as well.
+    pub m_lines_changed_per_s: f64,
 }
 
 /// What follows for a router.
@@ -63,13 +65,19 @@ pub struct Independent {
 pub struct Bound {
     /// Pages behind the tables.
     pub pages: String,
-    /// Cold lines a packet touches.
-    pub lines_per_packet: u32,
-    /// Million packets a second at most, with everything else free.
-    pub mpps: f64,
+    /// What is done: `packet` reads its lines, `new session` changes them.
+    pub what: &'static str,
+    /// Cold lines that it touches.
+    pub lines: u32,
+    /// Millions a second at most, with everything else free.
+    pub m_per_s: f64,
     /// Cycles of each.
     pub cycles: f64,
 }
+
+/// Cold lines that a new session with a mapping of its own changes when they come in random order: two of each index,
+/// those of session, mapping and subscriber, of a port and its block, and what leads to them.
+const LINES_OF_A_SESSION: u32 = 11;
 
 /// What it found.
 #[derive(Debug, Clone, Serialize)]
@@ -105,7 +113,7 @@ pub fn machine(args: &MachineArgs) -> Result<MachineReport, BenchError> {
     let (mut dependent, mut independent, mut bounds) = (Vec::new(), Vec::new(), Vec::new());
     for preference in [PagePreference::Small, PagePreference::Huge] {
         for (level, bytes) in [("L2", 1 << 20), ("L3", 64 << 20), ("memory", largest)] {
-            let (lines, pages) = lines(bytes, preference)?;
+            let (mut lines, pages) = lines(bytes, preference)?;
             dependent.push(Dependent {
                 level,
                 bytes: bytes as u64,
@@ -115,17 +123,19 @@ pub fn machine(args: &MachineArgs) -> Result<MachineReport, BenchError> {
             if bytes != largest {
                 continue;
             }
-            let mut fastest: f64 = 0.0;
+            let (mut read, mut changed): (f64, f64) = (0.0, 0.0);
             for depth in DEPTHS {
-                let rate = scattered(&lines, depth, tsc);
-                fastest = fastest.max(rate);
+                let rates = [false, true].map(|changes| scattered(&mut lines, depth, changes, tsc));
+                (read, changed) = (read.max(rates[0]), changed.max(rates[1]));
                 let (bytes, pages) = (bytes as u64, pages.clone());
-                independent.push(Independent { bytes, pages, depth, m_lines_per_s: rate / 1e6 });
+                let [m_lines_per_s, m_lines_changed_per_s] = rates.map(|rate| rate / 1e6);
+                independent.push(Independent { bytes, pages, depth, m_lines_per_s, m_lines_changed_per_s });
             }
-            for lines_per_packet in [2, 3] {
-                let pps = fastest / f64::from(lines_per_packet);
-                let (mpps, cycles) = (pps / 1e6, tsc.hz / pps);
-                bounds.push(Bound { pages: pages.clone(), lines_per_packet, mpps, cycles });
+            for (what, lines, rate) in
+                [("packet", 2, read), ("packet", 3, read), ("new session", LINES_OF_A_SESSION, changed)]
+            {
+                let (m_per_s, cycles) = (rate / f64::from(lines) / 1e6, tsc.hz / rate * f64::from(lines));
+                bounds.push(Bound { pages: pages.clone(), what, lines, m_per_s, cycles });
             }
         }
     }
@@ -198,8 +208,8 @@ fn chase(lines: &[Line], tsc: Tsc) -> f64 {
     tsc.s(taken) / SLICE as f64 * 1e9
 }
 
-/// Lines a second, each asked for `depth` accesses before it is read.
-fn scattered(lines: &[Line], depth: usize, tsc: Tsc) -> f64 {
+/// Lines a second, each asked for `depth` accesses before it is read, and changed if so.
+fn scattered(lines: &mut [Line], depth: usize, changes: bool, tsc: Tsc) -> f64 {
     let (mut rng, mut asked) = (Rng::new(depth as u64), [0usize; 64]);
     let asked = asked.get_mut(..depth.clamp(1, 64)).unwrap_or(&mut []);
     let rounds = SLICE / asked.len().max(1);
@@ -207,7 +217,12 @@ fn scattered(lines: &[Line], depth: usize, tsc: Tsc) -> f64 {
     let taken = quartile(|| {
         for _ in 0..rounds {
             for place in asked.iter_mut() {
-                sum = sum.wrapping_add(lines.get(*place).map_or(0, |line| line[1]));
+                if let Some(line) = lines.get_mut(*place) {
+                    sum = sum.wrapping_add(line[1]);
+                    if changes {
+                        line[1] = sum;
+                    }
+                }
                 *place = ((u128::from(rng.next_u64()) * lines.len() as u128) >> 64) as usize;
                 if let Some(line) = lines.get(*place) {
                     prefetch(line);
@@ -254,20 +269,28 @@ impl MachineReport {
             );
         }
         println!("\nIndependent random lines, by prefetches in flight");
-        println!("  {:<10}{:>10}{:>12}{:>14}", "IN FLIGHT", "SIZE", "PAGES", "M LINES/S");
+        println!(
+            "  {:<10}{:>10}{:>12}{:>14}{:>20}",
+            "IN FLIGHT", "SIZE", "PAGES", "M LINES/S", "M LINES CHANGED/S"
+        );
         for row in &self.independent {
             println!(
-                "  {:<10}{:>10}{:>12}{:>14.1}",
+                "  {:<10}{:>10}{:>12}{:>14.1}{:>20.1}",
                 row.depth,
                 size(row.bytes),
                 row.pages,
-                row.m_lines_per_s
+                row.m_lines_per_s,
+                row.m_lines_changed_per_s
             );
         }
         println!("\nWhat that allows one core, with everything else free");
-        println!("  {:<10}{:>22}{:>12}{:>10}", "PAGES", "COLD LINES A PACKET", "MPPS", "CYCLES");
+        println!(
+            "  {:<10}{:<14}{:>12}{:>12}{:>10}",
+            "PAGES", "OF EACH", "COLD LINES", "M A SECOND", "CYCLES"
+        );
         for row in &self.bounds {
-            println!("  {:<10}{:>22}{:>12.1}{:>10.0}", row.pages, row.lines_per_packet, row.mpps, row.cycles);
+            let Bound { pages, what, lines, m_per_s, cycles } = row;
+            println!("  {pages:<10}{what:<14}{lines:>12}{m_per_s:>12.1}{cycles:>10.0}");
         }
     }
 }
@@ -291,12 +314,14 @@ mod tests {
     #[test]
     fn a_probe_gives_times_that_a_machine_can_have() {
         let tsc = Tsc::measure();
-        let (lines, _) = lines(4 << 20, PagePreference::Small).unwrap();
+        let (mut lines, _) = lines(4 << 20, PagePreference::Small).unwrap();
         let ns = chase(&lines, tsc);
         assert!(ns > 0.1 && ns < 1e5, "{ns} ns");
         for depth in DEPTHS {
-            let rate = scattered(&lines, depth, tsc);
-            assert!(rate > 1e4 && rate < 1e11, "{rate} lines a second, {depth} in flight");
+            for changes in [false, true] {
+                let rate = scattered(&mut lines, depth, changes, tsc);
+                assert!(rate > 1e4 && rate < 1e11, "{rate} lines a second, {depth} in flight");
+            }
         }
     }
 }
