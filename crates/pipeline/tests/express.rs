@@ -301,7 +301,7 @@ fn both_ways_are_one(seed: u64, world: impl Fn() -> World, any_packet: AnyPacket
     {
         let mut rng = Rng::new(seed);
         let (mut fast, mut general) = (world(), world());
-        if seed % 2 == 0 {
+        if seed.is_multiple_of(2) {
             fast.workers[0].forgo_vectors();
         }
         let mut reader = watch(&mut general);

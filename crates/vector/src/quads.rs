@@ -1,12 +1,12 @@
 //! Four packets at once with AVX2: each of four 64-bit lanes is a packet.
 
 use std::arch::x86_64::{
-    __m256i, _mm_storeu_si128, _mm256_add_epi32, _mm256_add_epi64, _mm256_alignr_epi8, _mm256_and_si256,
-    _mm256_andnot_si256, _mm256_blendv_epi8, _mm256_castsi256_si128, _mm256_cmpeq_epi32, _mm256_cmpeq_epi64,
+    __m128i, __m256i, _mm_setr_epi8, _mm_storeu_si128, _mm256_add_epi32, _mm256_add_epi64,
+    _mm256_alignr_epi8, _mm256_and_si256, _mm256_andnot_si256, _mm256_blendv_epi8,
+    _mm256_broadcastsi128_si256, _mm256_castsi256_si128, _mm256_cmpeq_epi32, _mm256_cmpeq_epi64,
     _mm256_cmpgt_epi64, _mm256_extracti128_si256, _mm256_loadu2_m128i, _mm256_or_si256, _mm256_set_epi64x,
-    _mm256_set1_epi64x, _mm256_setr_epi8, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi64,
-    _mm256_srli_epi32, _mm256_srli_epi64, _mm256_testz_si256, _mm256_unpackhi_epi64, _mm256_unpacklo_epi64,
-    _mm256_xor_si256,
+    _mm256_set1_epi64x, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi64, _mm256_srli_epi32,
+    _mm256_srli_epi64, _mm256_testz_si256, _mm256_unpackhi_epi64, _mm256_unpacklo_epi64, _mm256_xor_si256,
 };
 
 use carrack_base::Proto;
@@ -225,10 +225,7 @@ impl Seen {
     fn note(&self, heads: &Heads, wanted: &Wanted, passes: &mut [Pass; QUAD]) {
         let all = |word: u64| _mm256_set1_epi64x(word as i64);
         // Bytes 26 to 33 the other way round are the addresses, 34 to 37 behind four zeroes the ports.
-        let turn = _mm256_setr_epi8(
-            7, 6, 5, 4, 3, 2, 1, 0, -1, -1, -1, -1, 11, 10, 9, 8, //
-            7, 6, 5, 4, 3, 2, 1, 0, -1, -1, -1, -1, 11, 10, 9, 8,
-        );
+        let turn = twice(_mm_setr_epi8(7, 6, 5, 4, 3, 2, 1, 0, -1, -1, -1, -1, 11, 10, 9, 8));
         let proto = |proto: Proto| all((proto as u64) << 8);
         let key = _mm256_or_si256(
             wanted.key,
@@ -278,7 +275,7 @@ const OTHERS: i64 = 8 | 16 | 32;
 #[inline]
 fn put(first: __m256i, second: __m256i, low: &mut Pass, high: &mut Pass) {
     let put = |pass: &mut Pass, first, second| {
-        let row = std::ptr::from_mut(pass).cast::<std::arch::x86_64::__m128i>();
+        let row = std::ptr::from_mut(pass).cast::<__m128i>();
         // SAFETY: a pass has 32 bytes, which the layout that is asserted beside it puts these words in. The last of
         // them are those of a valid pass, of the others every value is.
         unsafe {
@@ -303,40 +300,14 @@ fn differs(found: &[__m256i; 2], wanted: __m256i, masks: __m256i) -> __m256i {
 #[inline]
 fn halves(at: i8) -> __m256i {
     let (low, high) = (at, at + 8);
-    _mm256_setr_epi8(
-        low + 1,
-        low,
-        -1,
-        -1,
-        -1,
-        -1,
-        -1,
-        -1,
-        high + 1,
-        high,
-        -1,
-        -1,
-        -1,
-        -1,
-        -1,
-        -1, //
-        low + 1,
-        low,
-        -1,
-        -1,
-        -1,
-        -1,
-        -1,
-        -1,
-        high + 1,
-        high,
-        -1,
-        -1,
-        -1,
-        -1,
-        -1,
-        -1,
-    )
+    twice(_mm_setr_epi8(low + 1, low, -1, -1, -1, -1, -1, -1, high + 1, high, -1, -1, -1, -1, -1, -1))
+}
+
+/// The same for both halves of a vector.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn twice(half: __m128i) -> __m256i {
+    _mm256_broadcastsi128_si256(half)
 }
 
 /// Not zero where the IPv4 header's checksum is wrong. The words are those from byte 8, 16, 24 and 32 of a frame, the
