@@ -276,8 +276,8 @@ const OTHERS: i64 = 8 | 16 | 32;
 fn put(first: __m256i, second: __m256i, low: &mut Pass, high: &mut Pass) {
     let put = |pass: &mut Pass, first, second| {
         let row = std::ptr::from_mut(pass).cast::<__m128i>();
-        // SAFETY: a pass has 32 bytes, which the layout that is asserted beside it puts these words in. The last of
-        // them are those of a valid pass, of the others every value is.
+        // Whatever a packet holds lands in numbers; flag and reason come from `UNKNOWN`.
+        // SAFETY: a pass has 32 bytes, in the layout asserted beside it, and each of its fields gets a valid value.
         unsafe {
             _mm_storeu_si128(row, first);
             _mm_storeu_si128(row.add(1), second);
