@@ -148,7 +148,7 @@ impl Ports {
             to.claims.insert_64(first, got);
         }
         for block in from.claims.without(&to.claims) {
-            if let Some(left) = to.blocks.get_mut(usize::from(block)) {
+            if let Some(left) = to.blocks.get_mut(block) {
                 to.held_blocks -= u32::from(left.owner == NONE);
                 *left = Block::default();
             }

@@ -52,16 +52,11 @@ impl Nat {
         let instance = directory.instance_for(&flow);
         let who = instance.map_or(flow.inside(), |id| directory.subscriber_of(id, flow.inside()));
         let who = subscriber_hash(hasher, who, flow.vrf);
-        self.tables.subscriber_index.prefetch(who);
         let endpoint = if flow.is_six() {
-            let host = host_hash(hasher, flow.src6, flow.via, flow.vrf);
-            self.tables.prefetch_host(host);
-            host
+            host_hash(hasher, flow.src6, flow.via, flow.vrf)
         } else {
             let [a, b] = mapping_key(flow.local(Direction::Out), flow.vrf, flow.proto, Direction::Out, false);
-            let mapping = hasher.hash2(a, b);
-            self.tables.mapping_index.prefetch(mapping);
-            mapping
+            hasher.hash2(a, b)
         };
         let instance = instance.map_or(NOBODY, |id| id.0);
         self.expected.push(Arrival { flow, hash, who, endpoint, subscriber: NONE, instance });
@@ -91,12 +86,17 @@ impl Nat {
         self.expected = expected;
     }
 
-    /// One step of each at a time: mappings, subscribers, the addresses of their blocks, the blocks' ports.
+    /// One step of each at a time: index buckets, mappings and subscribers, the addresses of their blocks, the blocks'
+    /// ports. A fetch waits for the address to be translated, and holds up what comes after it: close together, they wait
+    /// at the same time.
     fn fetch_expected(&mut self) {
         let Self { expected, tables, states, .. } = self;
+        for Arrival { flow, who, endpoint, .. } in expected.iter() {
+            tables.prefetch_indexes(flow, *who, *endpoint);
+        }
         for arrival in expected.iter_mut() {
-            let Arrival { flow, who, endpoint, .. } = arrival;
-            arrival.subscriber = tables.prefetch_arrival(flow, *who, *endpoint);
+            let Arrival { flow, hash, who, endpoint, .. } = arrival;
+            arrival.subscriber = tables.prefetch_arrival(flow, *hash, *who, *endpoint);
         }
         let homes = |arrival: &Arrival| {
             let line = tables.subscribers.get(arrival.subscriber)?;

@@ -4,6 +4,7 @@
 use std::ops::RangeInclusive;
 
 use carrack_base::Reason;
+use carrack_tables::{Arena, ArenaArray, ArenaError};
 
 use crate::claims::Claims;
 use crate::line::{BlockRef, NO_ADDRESS, NONE, Subscriber};
@@ -31,6 +32,32 @@ pub(crate) struct Block {
 impl Default for Block {
     fn default() -> Self {
         Self { owner: NONE, used: 0, empty_since_s: 0, idle_mark: NOWHERE, hold_mark: NOWHERE }
+    }
+}
+
+/// The blocks of an address by number. They lie with its ports, on pages as large.
+#[derive(Debug, Default)]
+pub(crate) struct BlockList(Option<ArenaArray<Block>>);
+
+impl BlockList {
+    /// Bytes that an address's take at most, by the ports of one; none without blocks.
+    pub(crate) fn bytes_for(size: u16) -> usize {
+        (usize::from(u16::MAX) + 1).checked_div(usize::from(size)).map_or(0, Arena::bytes_for::<Block>)
+    }
+
+    /// So many, nobody's.
+    pub(crate) fn new(arena: &mut Arena, blocks: usize) -> Result<Self, ArenaError> {
+        Ok(Self(Some(arena.array_default(blocks)?)))
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self, block: u16) -> Option<&Block> {
+        self.0.as_ref()?.get(usize::from(block))
+    }
+
+    #[inline(always)]
+    pub(crate) fn get_mut(&mut self, block: u16) -> Option<&mut Block> {
+        self.0.as_mut()?.get_mut(usize::from(block))
     }
 }
 
@@ -104,7 +131,9 @@ impl Ports {
         }) {
             (address, block)
         } else {
-            let (in_map, block) = self.map.claim_any(self.worker, rng).ok_or(Reason::NatPoolExhausted)?;
+            let claimed = self.map.claim_any(self.worker, rng, &mut self.draws);
+            let (in_map, block) = claimed.ok_or(Reason::NatPoolExhausted)?;
+            self.prefetch_draws();
             (self.by_map.get(usize::from(in_map)).copied().ok_or(Reason::NatPoolExhausted)?, block)
         };
         let first_block = self.addresses.get(usize::from(address)).map_or(0, |home| home.first_block);
@@ -237,7 +266,7 @@ impl Ports {
         let (size, max) = (u32::from(self.block_size), self.held_ports_max);
         let home = self.addresses.get_mut(usize::from(waiting.at.address));
         if let Some(home) = home.filter(|home| (home.held_blocks + 1).saturating_mul(size) <= max)
-            && let Some(block) = home.blocks.get_mut(usize::from(waiting.at.block))
+            && let Some(block) = home.blocks.get_mut(waiting.at.block)
         {
             home.held_blocks += 1;
             block.hold_mark = self.held.push(waiting);
@@ -250,7 +279,7 @@ impl Ports {
     pub(crate) fn end_hold(&mut self, now_s: u32) {
         while let Some((Waiting { at, .. }, mark)) = self.held.take_due(now_s) {
             let Some(home) = self.addresses.get_mut(usize::from(at.address)) else { continue };
-            let block = home.blocks.get_mut(usize::from(at.block)).filter(|block| block.hold_mark == mark);
+            let block = home.blocks.get_mut(at.block).filter(|block| block.hold_mark == mark);
             if let Some(block) = block {
                 block.hold_mark = NOWHERE;
                 home.held_blocks -= 1;
@@ -282,7 +311,7 @@ impl Ports {
 }
 
 fn block_of(addresses: &mut [Address], at: BlockRef) -> Option<&mut Block> {
-    addresses.get_mut(usize::from(at.address))?.blocks.get_mut(usize::from(at.block))
+    addresses.get_mut(usize::from(at.address))?.blocks.get_mut(at.block)
 }
 
 impl Drop for Ports {

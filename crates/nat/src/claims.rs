@@ -18,6 +18,11 @@ impl Claims {
         self.count
     }
 
+    /// Fetches a block's bit.
+    pub(crate) fn prefetch(&self, block: u16) {
+        self.words.get(usize::from(block / 64)).inspect(|word| carrack_tables::prefetch(*word));
+    }
+
     /// One more. False when it was there.
     pub(crate) fn insert(&mut self, block: u16) -> bool {
         self.insert_64(block, 1) == 1

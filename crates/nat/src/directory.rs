@@ -379,6 +379,7 @@ impl Directory {
     }
 
     /// The subscriber an inside host belongs to: itself, or the prefix it is in.
+    #[inline(always)]
     #[must_use]
     pub fn subscriber_of(&self, instance: InstanceId, host: Inside) -> Inside {
         match host {

@@ -104,7 +104,7 @@ impl Flow {
     }
 
     /// The inside address of a packet going out.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub const fn inside(&self) -> Inside {
         if self.is_six() { Inside::V6(self.src6) } else { Inside::V4(self.src) }

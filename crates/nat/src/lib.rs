@@ -20,6 +20,7 @@ mod crossing;
 mod crossing6;
 mod deterministic;
 mod directory;
+mod draws;
 mod engine;
 mod errors;
 mod esp;

@@ -414,6 +414,7 @@ impl Default for Subscriber {
 
 impl Subscriber {
     /// Its address.
+    #[inline(always)]
     pub(crate) const fn who(&self) -> Inside {
         let [high, low] = self.inside6;
         if self.is_six { Inside::V6((high as u128) << 64 | low as u128) } else { Inside::V4(self.inside_ip) }

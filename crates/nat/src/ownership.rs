@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use carrack_base::WorkerId;
 
+use crate::draws::{Draw, Draws};
 use crate::policy::{Assignment, Instance, Pool};
 use crate::rng::Rng;
 use crate::slices::Slices;
@@ -218,26 +219,28 @@ impl AddressBlocks {
     }
 
     fn claim_in(&self, range: &Range<u16>, worker: u8) -> Option<u16> {
+        // Another worker may be faster; then what he took is free no more.
+        loop {
+            let block = self.first_free(range)?;
+            if self.claim_one(block, worker) {
+                return Some(block);
+            }
+        }
+    }
+
+    /// The first block of the range that is free, as it looks.
+    fn first_free(&self, range: &Range<u16>) -> Option<u16> {
         if range.is_empty() {
             return None;
         }
-        for at in range.start / 64..=(range.end - 1) / 64 {
+        (range.start / 64..=(range.end - 1) / 64).find_map(|at| {
             let word = self.free.get(usize::from(at))?;
             let low = range.start.saturating_sub(at * 64).min(63);
             let high = (range.end - at * 64).min(64);
             let mask = (u64::MAX << low) & (u64::MAX >> (64 - high));
-            loop {
-                let free = word.load(Ordering::Relaxed) & mask;
-                if free == 0 {
-                    break;
-                }
-                let block = at * 64 + free.trailing_zeros() as u16;
-                if self.claim_one(block, worker) {
-                    return Some(block);
-                }
-            }
-        }
-        None
+            let free = word.load(Ordering::Relaxed) & mask;
+            (free != 0).then(|| at * 64 + free.trailing_zeros() as u16)
+        })
     }
 
     /// Claims this very block. False when another was faster, or has it.
@@ -434,17 +437,16 @@ impl BlockMap {
         })
     }
 
-    /// Claims a block of any address; at random, so that subscribers spread over addresses.
-    pub(crate) fn claim_any(&self, worker: WorkerId, rng: &mut Rng) -> Option<(u16, u16)> {
-        let homes = self.homes.get(worker.index()).map_or(&[][..], Vec::as_slice);
-        for _ in 0..HOME_TRIES.min(homes.len()) {
-            let Some(number) = self.home_with_free(homes, rng.below(homes.len())) else { continue };
-            let address = self.address(number)?;
+    /// Claims a block of any address; at random, so that subscribers spread over addresses. `draws` are this map's and
+    /// worker's.
+    pub(crate) fn claim_any(&self, worker: WorkerId, rng: &mut Rng, draws: &mut Draws) -> Option<(u16, u16)> {
+        for _ in 0..HOME_TRIES {
+            let Some(draw) = draws.next(|| self.draw(worker, rng)) else { break };
+            let address = self.address(draw.number)?;
             let home = address.home_range(worker.0);
-            let start = home.start + rng.below(home.len()) as u16;
-            if let Some(block) = address.claim(&home, start, worker.0) {
-                self.note_claim(number, address);
-                return Some((number, block));
+            if let Some(block) = address.claim(&home, draw.start(&home), worker.0) {
+                self.note_claim(draw.number, address);
+                return Some((draw.number, block));
             }
         }
         // Each turn ends with a block or takes an address off the list.
@@ -456,6 +458,38 @@ impl BlockMap {
             self.refresh(number);
         }
         None
+    }
+
+    /// Where a block at home with the worker may be free, at random.
+    fn draw(&self, worker: WorkerId, rng: &mut Rng) -> Option<Draw> {
+        let homes = self.homes.get(worker.index()).map_or(&[][..], Vec::as_slice);
+        let number = self.home_with_free(homes, rng.below(homes.len()))?;
+        Some(Draw::new(number, rng.next_u16()))
+    }
+
+    /// Fetches what tells where an address's blocks are noted.
+    pub(crate) fn prefetch_address(&self, number: u16) {
+        if let Some(address) = self.address(number) {
+            carrack_tables::prefetch(&address.owners);
+            carrack_tables::prefetch(&address.home);
+        }
+    }
+
+    /// Fetches what tells which of them are free, once that is here: the number of the first to be asked for.
+    pub(crate) fn prefetch_free(&self, worker: WorkerId, draw: Draw) -> Option<u16> {
+        let address = self.address(draw.number)?;
+        let start = draw.start(&address.home_range(worker.0));
+        address.free.get(usize::from(start / 64)).inspect(|word| carrack_tables::prefetch(*word));
+        Some(start)
+    }
+
+    /// Fetches whose the block is that a claim will probably find, once that is here; its number.
+    pub(crate) fn prefetch_owner(&self, worker: WorkerId, draw: Draw) -> Option<u16> {
+        let address = self.address(draw.number)?;
+        let home = address.home_range(worker.0);
+        let block = address.first_free(&(draw.start(&home)..home.end))?;
+        address.owners.get(usize::from(block)).inspect(|owner| carrack_tables::prefetch(*owner));
+        Some(block)
     }
 
     /// Claims of an address's 64 blocks from `64 * at` on those whose bits are set, for one who had their ports under an

@@ -11,10 +11,11 @@ use std::sync::{Arc, Weak};
 use carrack_base::{PoolId, Proto, Reason, WorkerId};
 use carrack_tables::{Arena, ArenaError, PagePreference, Parity, PortMap};
 
-use crate::blocks::Block;
+use crate::blocks::BlockList;
 use crate::claims::Claims;
 use crate::deterministic::Deterministic;
-use crate::line::{NO_ADDRESS, Subscriber};
+use crate::draws::{Draw, Draws};
+use crate::line::{BlockRef, NO_ADDRESS, Subscriber};
 use crate::ownership::{BlockMap, WorkerGroup};
 use crate::policy::{Assignment, Instance, Pool, Pooling};
 use crate::rng::Rng;
@@ -28,6 +29,9 @@ const ADDRESS_TRIES_MAX: usize = 64;
 
 /// Addresses looked at again in one call after a reload.
 const REFRESHED_AT_ONCE: usize = 64;
+
+/// What mappings mostly are of: the ports of these are fetched before it is known.
+const PORTED: [Proto; 2] = [Proto::Tcp, Proto::Udp];
 
 /// Ports below this are "well known" (RFC 4787 REQ-3a).
 const WELL_KNOWN_END: u16 = 1_024;
@@ -54,7 +58,7 @@ pub(crate) struct Address {
     /// Number behind that of the last.
     pub(crate) end_block: u16,
     /// All blocks that an address can have, whoever has them: as many whatever the range is.
-    pub(crate) blocks: Vec<Block>,
+    pub(crate) blocks: BlockList,
     /// Those that this worker has claimed: its subscribers' and those in their hold time.
     pub(crate) claims: Claims,
     /// Blocks at home with this worker.
@@ -77,7 +81,7 @@ impl Address {
             phase: 0,
             first_block: 0,
             end_block: 0,
-            blocks: Vec::new(),
+            blocks: BlockList::default(),
             claims: Claims::default(),
             home_blocks: 0,
             held_blocks: 0,
@@ -90,6 +94,13 @@ impl Address {
         let first = u32::from(self.phase) + u32::from(block) * u32::from(size);
         let first = u16::try_from(first).ok()?;
         Some(first..=first + (size.max(1) - 1))
+    }
+
+    /// Fetches what tells where a protocol's ports are, and blocks.
+    #[inline(always)]
+    fn prefetch(&self, proto: Proto) {
+        carrack_tables::prefetch(&self.ip);
+        carrack_tables::prefetch_at(&self.maps, space(proto) * size_of::<PortMap>());
     }
 
     fn map(&self, proto: Proto) -> Option<&PortMap> {
@@ -146,6 +157,8 @@ pub(crate) struct Ports {
     refreshed: usize,
     pub(crate) held: Waits,
     pub(crate) idle: Waits,
+    /// Where new blocks will be looked for.
+    pub(crate) draws: Draws,
     pub(crate) block_size: u16,
     /// Hold time of single ports; blocks are held whole.
     pub(crate) hold_s: u32,
@@ -177,7 +190,7 @@ impl Ports {
         let hold_s = if instance.assignment == Assignment::Arbitrary { instance.port_hold_s } else { 0 };
         // With a hold time, or such that a reload can give it one.
         let room_s = if instance.assignment == Assignment::Arbitrary { hold_s.max(1) } else { 0 };
-        let arena_bytes = count.max(1) * 3 * PortMap::bytes_for(room_s);
+        let arena_bytes = count.max(1) * (3 * PortMap::bytes_for(room_s) + BlockList::bytes_for(block_size));
         let mut arena = Arena::new("nat-ports", arena_bytes, pages.for_small_tables())?;
         let map = group.block_map(instance);
         let mut this = Self {
@@ -190,6 +203,7 @@ impl Ports {
             map,
             held: Waits::new(0),
             idle: Waits::new(0),
+            draws: Draws::new(),
             block_size,
             hold_s,
             held_ports_max: held_ports_max(instance, group),
@@ -218,7 +232,7 @@ impl Ports {
                     maps.iter_mut().for_each(|map| map.set_hold_s(hold_s, 0));
                     if block_size > 0 {
                         let first = instance.assignment.cut_range(pool).0;
-                        this.push_blocks(ip, (pool, first), maps, slices.units());
+                        this.push_blocks(&mut arena, ip, (pool, first), maps, slices.units())?;
                     } else {
                         this.push_address(ip, pool.id, maps, first, ports);
                     }
@@ -243,14 +257,21 @@ impl Ports {
             phase: 0,
             first_block: 0,
             end_block: 0,
-            blocks: Vec::new(),
+            blocks: BlockList::default(),
             claims: Claims::default(),
             home_blocks: 0,
             held_blocks: 0,
         });
     }
 
-    fn push_blocks(&mut self, ip: u32, (pool, first): (&Pool, u16), maps: [PortMap; 3], blocks: u32) {
+    fn push_blocks(
+        &mut self,
+        arena: &mut Arena,
+        ip: u32,
+        (pool, first): (&Pool, u16),
+        maps: [PortMap; 3],
+        blocks: u32,
+    ) -> Result<(), ArenaError> {
         let home_blocks = self.map.home_count(self.addresses.len() as u16, self.worker);
         // Of a deterministic address all ports count, those of the shares too.
         let ports = match &self.deterministic {
@@ -264,9 +285,10 @@ impl Ports {
             // Invariant: there are no more blocks than ports.
             address.end_block = address.first_block + blocks as u16;
             let all = (usize::from(u16::MAX) + 1 - usize::from(address.phase)) / usize::from(size);
-            (address.blocks, address.claims) = (vec![Block::default(); all], Claims::of(all));
+            (address.blocks, address.claims) = (BlockList::new(arena, all)?, Claims::of(all));
             address.home_blocks = home_blocks;
         }
+        Ok(())
     }
 
     /// Number of a pool address.
@@ -437,7 +459,7 @@ impl Ports {
             let range = home.block_range(at.block, *block_size)?;
             let map = home.maps.as_mut()?.get_mut(space(proto))?;
             let Some(port) = map.alloc_in(range, rng.next_u16(), None, now_s) else { continue };
-            if let Some(block) = home.blocks.get_mut(usize::from(at.block)) {
+            if let Some(block) = home.blocks.get_mut(at.block) {
                 block.used = block.used.saturating_add(1);
             }
             if let Some(used) = used.get_mut(space(proto)) {
@@ -584,10 +606,7 @@ impl Ports {
     /// Fetches what tells where an address's ports are.
     #[inline]
     pub(crate) fn prefetch_address(&self, address: u16, proto: Proto) {
-        if let Some(home) = self.addresses.get(usize::from(address)) {
-            carrack_tables::prefetch(&home.first);
-            home.map(proto).inspect(|map| carrack_tables::prefetch(*map));
-        }
+        self.addresses.get(usize::from(address)).inspect(|home| home.prefetch(proto));
     }
 
     /// Fetches a port's bit, and its block's line.
@@ -596,18 +615,43 @@ impl Ports {
         if let Some(home) = self.addresses.get(usize::from(address)) {
             home.map(proto).inspect(|map| map.prefetch(port));
             if let Some(at) = self.block_at(address, port) {
-                home.blocks.get(usize::from(at.block)).inspect(|block| carrack_tables::prefetch(*block));
+                home.blocks.get(at.block).inspect(|block| carrack_tables::prefetch(*block));
             }
         }
     }
 
     /// Fetches the first port's bit of a block, and the block's line.
     #[inline]
-    pub(crate) fn prefetch_block(&self, at: crate::line::BlockRef, proto: Proto) {
+    pub(crate) fn prefetch_block(&self, at: BlockRef, proto: Proto) {
         if let (Some(home), Some(range)) = (self.addresses.get(usize::from(at.address)), self.block_range(at))
         {
             home.map(proto).inspect(|map| map.prefetch(*range.start()));
-            home.blocks.get(usize::from(at.block)).inspect(|block| carrack_tables::prefetch(*block));
+            home.blocks.get(at.block).inspect(|block| carrack_tables::prefetch(*block));
+        }
+    }
+
+    /// Fetches what the next new blocks will touch, each of them a step further.
+    pub(crate) fn prefetch_draws(&self) {
+        let steps = self.draws.steps();
+        let home = |draw: Draw| {
+            let number = *self.by_map.get(usize::from(draw.number))?;
+            Some((self.addresses.get(usize::from(number))?, number))
+        };
+        if let Some(draw) = steps.address {
+            self.map.prefetch_address(draw.number);
+            home(draw).inspect(|(home, _)| PORTED.into_iter().for_each(|proto| home.prefetch(proto)));
+        }
+        if let Some(draw) = steps.lists {
+            let start = self.map.prefetch_free(self.worker, draw);
+            start
+                .zip(home(draw))
+                .inspect(|(start, (home, _))| home.claims.prefetch(home.first_block + start));
+        }
+        if let Some((draw, (home, address))) = steps.block.and_then(|draw| Some((draw, home(draw)?)))
+            && let Some(block) = self.map.prefetch_owner(self.worker, draw)
+        {
+            let at = BlockRef { address, block: home.first_block + block };
+            PORTED.into_iter().for_each(|proto| self.prefetch_block(at, proto));
         }
     }
 

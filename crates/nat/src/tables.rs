@@ -343,7 +343,6 @@ impl Tables {
     pub(crate) fn add_mapping_at(&mut self, line: Mapping, outbound: u64) -> Result<u32, Reason> {
         let id = self.mappings.alloc(line).ok_or(Reason::NatMappingTableFull)?;
         let inbound = self.hash(line.key(Direction::In));
-        self.mapping_index.prefetch(inbound);
         if line.flags & crate::line::INDEPENDENT != 0 && self.mapping_index.insert(outbound, id).is_err() {
             self.mappings.free(id);
             return Err(Reason::NatIndexFull);
@@ -391,7 +390,6 @@ impl Tables {
     ) -> Result<u32, Reason> {
         let id = self.sessions.alloc(line).ok_or(Reason::NatSessionTableFull)?;
         let inbound = line.hash(&self.hasher, Direction::In);
-        self.session_index.prefetch(inbound);
         if self.session_index.insert(outbound, id).is_err() {
             self.sessions.free(id);
             return Err(Reason::NatIndexFull);
@@ -458,8 +456,8 @@ impl Tables {
     }
 
     /// Enters what packets from outside are found by, for all lines made since the last call. Their buckets are not in
-    /// the cache when a line is made, for the outside port is chosen only then; so they are asked for, and entered
-    /// together when the burst is done, or before anything is looked for from outside or removed.
+    /// the cache when a line is made, for the outside port is chosen only then; so they are all asked for and entered
+    /// when the burst is done, or before anything is looked for from outside or removed.
     ///
     /// An index is never fuller than nine tenths (its lines run out first), where the search for room does not fail in
     /// the life of the universe; should it, the entry is missing: packets from outside find no session, and make none.
@@ -472,25 +470,38 @@ impl Tables {
 
     #[inline(never)]
     fn settle_pending(&mut self) {
-        for at in 0..self.pending.len() {
-            let Some(Pending { hash, id, of_mapping }) = self.pending.get(at).copied() else { break };
-            let index = if of_mapping { &mut self.mapping_index } else { &mut self.session_index };
-            self.unentered += u64::from(index.insert(hash, id).is_err());
+        let Self { pending, mapping_index, session_index, unentered, .. } = self;
+        for Pending { hash, of_mapping, .. } in pending.iter() {
+            let index = if *of_mapping { &*mapping_index } else { &*session_index };
+            index.prefetch(*hash);
         }
-        self.pending.clear();
+        for Pending { hash, of_mapping, .. } in pending.iter() {
+            let index = if *of_mapping { &*mapping_index } else { &*session_index };
+            index.prefetch_room(*hash);
+        }
+        for Pending { hash, id, of_mapping } in pending.drain(..) {
+            let index = if of_mapping { &mut *mapping_index } else { &mut *session_index };
+            *unentered += u64::from(index.insert(hash, id).is_err());
+        }
     }
 
-    /// Asks for the bucket that an IPv6 source is found by.
-    pub(crate) fn prefetch_host(&self, hash: u64) {
-        if let Some(hosts) = &self.hosts {
-            hosts.index.prefetch(hash);
+    /// Asks for the buckets that a packet's subscriber and mapping, or IPv6 source, are found by.
+    #[inline(always)]
+    pub(crate) fn prefetch_indexes(&self, flow: &Flow, who: u64, endpoint: u64) {
+        self.subscriber_index.prefetch(who);
+        if !flow.is_six() {
+            self.mapping_index.prefetch(endpoint);
+        } else if let Some(hosts) = &self.hosts {
+            hosts.index.prefetch(endpoint);
         }
     }
 
-    /// Asks for the lines of the mapping and the subscriber of a packet from inside, which these hashes lead to. The likely
-    /// subscriber, or [`NONE`].
+    /// Asks for the lines of the mapping and the subscriber of a packet from inside, which these hashes lead to, and for
+    /// where its session and mapping will be entered when their first buckets are full. The likely subscriber, or
+    /// [`NONE`].
     #[inline]
-    pub(crate) fn prefetch_arrival(&self, flow: &Flow, who: u64, endpoint: u64) -> u32 {
+    pub(crate) fn prefetch_arrival(&self, flow: &Flow, hash: u64, who: u64, endpoint: u64) -> u32 {
+        self.session_index.prefetch_room(hash);
         let mut mapping = endpoint;
         if flow.is_six() {
             // The host's number stands in for its address.
@@ -498,8 +509,9 @@ impl Tables {
             let inside = Endpoint { ip: host.unwrap_or(NONE), port: flow.sport };
             mapping = self.hash(mapping_key(inside, flow.vrf, flow.proto, Direction::Out, true));
         }
-        if let Some(id) = self.mapping_index.candidate(mapping) {
-            self.mappings.prefetch(id);
+        match self.mapping_index.candidate(mapping) {
+            Some(id) => self.mappings.prefetch(id),
+            None => self.mapping_index.prefetch_room(mapping),
         }
         let Some(id) = self.subscriber_index.candidate(who) else { return NONE };
         if let Some(line) = self.subscribers.get(id) {

@@ -101,6 +101,15 @@ impl Index {
         self.view().prefetch(hash);
     }
 
+    /// Where the primary bucket, which is here already, has no room for another entry, fetches the other one.
+    #[inline(always)]
+    pub fn prefetch_room(&self, hash: u64) {
+        let home = self.primary(hash);
+        if self.bucket(home).matches(0) == 0 {
+            prefetch_read(self.bucket(self.other(home, tag_of(hash))));
+        }
+    }
+
     /// Fetches the primary bucket of each hash.
     #[inline]
     pub fn prefetch_many(&self, hashes: &[u64]) {
@@ -299,6 +308,7 @@ impl Index {
     /// these has room again. Without this, entries that once had to go away stay so, and under churn at high
     /// load most buckets end up with entries elsewhere.
     fn send_guest_home(&mut self, bucket: usize) -> Option<u32> {
+        self.view().prefetch_others(bucket, |tag| tag & AWAY != 0);
         for slot in 0..SLOTS {
             // Invariant: slot < SLOTS.
             let tag = self.bucket(bucket).tags[slot];
@@ -326,6 +336,7 @@ impl Index {
         let mut head = 0;
         while head < steps.len {
             let from = steps.bucket(head);
+            self.view().prefetch_others(from, |_| true);
             for slot in 0..SLOTS {
                 // Invariant: slot < SLOTS.
                 let tag = self.bucket(from).tags[slot];
@@ -463,6 +474,14 @@ impl<'a> IndexView<'a> {
         let spread = u32::from(tag >> 1).wrapping_mul(0x9e37_79b1);
         let mirror = ((u64::from(spread) * count as u64) >> 32) as usize;
         if mirror >= bucket { mirror - bucket } else { mirror + count - bucket }
+    }
+
+    /// Fetches the other buckets of these entries of a bucket, all at a time, before one after the other is looked at.
+    #[inline]
+    fn prefetch_others(&self, bucket: usize, of: impl Fn(u16) -> bool) {
+        for tag in self.bucket(bucket).tags.into_iter().filter(|tag| of(*tag)) {
+            prefetch_read(self.bucket(self.other(bucket, tag)));
+        }
     }
 
     #[inline(always)]

@@ -45,6 +45,7 @@ impl Parity {
 /// port randomisation); the randomness is the caller's. Two summaries, for even and odd ports, skip
 /// sixty-four full words a step, so a search in a nearly full range stays short.
 #[derive(Debug)]
+#[repr(align(64))]
 pub struct PortMap {
     /// From [`BUSY`]: used or held, which is all that an allocation looks at. From [`FULL`]: a bit for each of these
     /// words without a free even (0) or odd (1) port. From [`HELD`]: two generations of held ports. One array, so that
@@ -73,7 +74,7 @@ const fn words_for(hold_s: u32) -> usize {
 /// Up to so many words (a block's, mostly) are looked through without asking a summary first.
 const SHORT_WORDS: usize = 16;
 
-const _: () = assert!(size_of::<PortMap>() <= 64);
+const _: () = assert!(size_of::<PortMap>() == 64);
 
 impl PortMap {
     /// Bytes a port map takes from its arena: a third when freed ports are not held.

@@ -46,7 +46,8 @@ pub(crate) fn instance(addresses: u32, port_last: u16, size: u16) -> Instance {
 }
 
 fn claim_all(map: &BlockMap, worker: WorkerId, rng: &mut Rng) -> Vec<(u16, u16)> {
-    std::iter::from_fn(|| map.claim_any(worker, rng)).collect()
+    let mut draws = Draws::new();
+    std::iter::from_fn(|| map.claim_any(worker, rng, &mut draws)).collect()
 }
 
 #[test]
@@ -102,11 +103,11 @@ fn racing_workers_never_share_a_block_and_lose_none() {
             let (map, held, barrier) = (&map, &held, &barrier);
             scope.spawn(move || {
                 let (me, mut rng) = (WorkerId(worker), Rng::new(u64::from(worker) + 1));
-                let mut mine = Vec::new();
+                let (mut mine, mut draws) = (Vec::new(), Draws::new());
                 barrier.wait();
                 for _ in 0..30_000 {
                     if rng.below(100) < 55 {
-                        let Some((number, block)) = map.claim_any(me, &mut rng) else { continue };
+                        let Some((number, block)) = map.claim_any(me, &mut rng, &mut draws) else { continue };
                         let place = &held[usize::from(number) * 40 + usize::from(block)];
                         assert_eq!(place.swap(1, Ordering::SeqCst), 0, "claimed twice");
                         assert_eq!(map.owner(1_000 + u32::from(number), 1_024 + block * 8), Some(me));
