@@ -1,5 +1,5 @@
-//! Packets from inside that probably need sessions, many at a time: what all of them need is fetched first, one step of
-//! each, and then each gets its session in its turn. A session like most others is made here, in as few steps as it
+//! Packets from inside that probably need sessions, many at a time: while one gets its session, what the next ones need is
+//! fetched, step by step. A session like most others is made here, in as few steps as it
 //! takes; whatever is anything but common is left to `create`, which makes the common ones just the same.
 
 use carrack_base::{Now, Proto, Reason, VrfId};
@@ -13,7 +13,11 @@ use crate::policy::Assignment;
 use crate::pool::Wish;
 use crate::rewrite::deltas;
 use crate::row::Endpoint;
+use crate::steps::{self, turns};
 use crate::told::mapping_flags;
+
+/// Steps of a session's beginning: four ask for memory.
+const OPENING_STEPS: usize = 5;
 
 /// No instance serves it.
 const NOBODY: u16 = u16::MAX;
@@ -65,8 +69,12 @@ impl Nat {
 
     /// Fetches what the sessions of all expected packets will need, for [`Nat::process`] to make them.
     pub fn prepare(&mut self) {
-        self.fetch_expected();
-        self.expected.clear();
+        let mut expected = std::mem::take(&mut self.expected);
+        for turn in 0..turns(expected.len(), OPENING_STEPS - 1) {
+            self.prepare_arrivals(&mut expected, turn);
+        }
+        expected.clear();
+        self.expected = expected;
     }
 
     /// Makes the sessions of all expected packets, in their order, where they may have one. `opened` is told each one's line;
@@ -77,40 +85,44 @@ impl Nat {
         routed_outside: impl Fn(&Flow, VrfId, u32) -> bool,
         mut opened: impl FnMut(usize, Result<u32, Option<Reason>>),
     ) {
-        self.fetch_expected();
         let mut expected = std::mem::take(&mut self.expected);
-        for (at, arrival) in expected.iter().enumerate() {
-            opened(at, self.open_arrival(arrival, now, &routed_outside));
+        let mut at = 0;
+        for turn in 0..turns(expected.len(), OPENING_STEPS) {
+            self.prepare_arrivals(&mut expected, turn);
+            if let Some(arrival) = steps::due(&mut expected, turn, OPENING_STEPS - 1) {
+                opened(at, self.open_arrival(arrival, now, &routed_outside));
+                at += 1;
+            }
         }
         expected.clear();
         self.expected = expected;
     }
 
-    /// One step of each at a time: index buckets, mappings and subscribers, the addresses of their blocks, the blocks'
-    /// ports. A fetch waits for the address to be translated, and holds up what comes after it: close together, they wait
-    /// at the same time.
-    fn fetch_expected(&mut self) {
-        let Self { expected, tables, states, .. } = self;
-        for Arrival { flow, who, endpoint, .. } in expected.iter() {
+    /// Fetches what the sessions of packets will need, in this turn a step of each of a few: index buckets, mappings and
+    /// subscribers, the addresses of their blocks, the blocks' ports.
+    #[inline(always)]
+    fn prepare_arrivals(&self, expected: &mut [Arrival], turn: usize) {
+        let Self { tables, states, .. } = self;
+        if let Some(Arrival { flow, who, endpoint, .. }) = steps::due(expected, turn, 0) {
             tables.prefetch_indexes(flow, *who, *endpoint);
         }
-        for arrival in expected.iter_mut() {
+        if let Some(arrival) = steps::due(expected, turn, 1) {
             let Arrival { flow, hash, who, endpoint, .. } = arrival;
             arrival.subscriber = tables.prefetch_arrival(flow, *hash, *who, *endpoint);
         }
-        let homes = |arrival: &Arrival| {
+        let home = |arrival: &Arrival| {
             let line = tables.subscribers.get(arrival.subscriber)?;
-            Some((states.get(arrival.instance())?, *line.blocks().last()?))
+            Some((&states.get(arrival.instance())?.ports, *line.blocks().last()?))
         };
-        for arrival in expected.iter() {
-            if let Some((state, block)) = homes(arrival) {
-                state.ports.prefetch_address(block.address, arrival.flow.proto);
-            }
+        if let Some(arrival) = steps::due(expected, turn, 2)
+            && let Some((ports, block)) = home(arrival)
+        {
+            ports.prefetch_address(block.address, arrival.flow.proto);
         }
-        for arrival in expected.iter() {
-            if let Some((state, block)) = homes(arrival) {
-                state.ports.prefetch_block(block, arrival.flow.proto);
-            }
+        if let Some(arrival) = steps::due(expected, turn, 3)
+            && let Some((ports, block)) = home(arrival)
+        {
+            ports.prefetch_block(block, arrival.flow.proto);
         }
     }
 

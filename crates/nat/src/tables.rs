@@ -1,5 +1,7 @@
 //! The tables of one worker and the operations that keep lines, index entries and counts together.
 
+use std::collections::VecDeque;
+
 use carrack_base::{Proto, Reason, VrfId};
 use carrack_tables::{Arena, ArenaError, Deadlines, Index, KeyedHasher, PageKind, PagePreference, Slab};
 
@@ -26,8 +28,8 @@ pub(crate) struct Tables {
     pub(crate) hosts: Option<Hosts>,
     /// Only once hosts may ask for ports.
     pub(crate) pins: Option<Pins>,
-    /// Index entries of this burst's new lines that packets from outside are found by, see [`Tables::settle`].
-    pending: Vec<Pending>,
+    /// Index entries of the latest lines that packets from outside are found by, see [`Tables::settle`].
+    pending: VecDeque<Pending>,
     /// Entries that found no room after all.
     pub(crate) unentered: u64,
     capacity: Capacity,
@@ -35,8 +37,8 @@ pub(crate) struct Tables {
     arena_bytes: usize,
 }
 
-/// New lines that may wait for their second index entry: a burst's, and what it releases.
-const PENDING_MAX: usize = 128;
+/// New lines, of mappings and sessions, that wait for their second index entry.
+const ENTERED_BEHIND: usize = 12;
 
 /// An index entry on its way: its bucket has been asked for.
 #[derive(Debug, Clone, Copy)]
@@ -137,7 +139,7 @@ impl Tables {
             permissions: None,
             hosts: None,
             pins: None,
-            pending: Vec::with_capacity(PENDING_MAX),
+            pending: VecDeque::with_capacity(ENTERED_BEHIND + 1),
             unentered: 0,
             capacity,
             pages: arena.page_kind(),
@@ -447,17 +449,34 @@ impl Tables {
         Some(line)
     }
 
+    /// Index entry for later: its bucket is asked for, and those before it are entered, whose buckets are here.
     #[inline(always)]
     fn defer(&mut self, pending: Pending) {
-        if self.pending.len() >= self.pending.capacity() {
-            self.settle();
+        self.index_of(pending).prefetch(pending.hash);
+        self.pending.push_back(pending);
+        if self.pending.len() > ENTERED_BEHIND {
+            if let Some(next) = self.pending.get(ENTERED_BEHIND / 2).copied() {
+                self.index_of(next).prefetch_room(next.hash);
+            }
+            self.enter_next();
         }
-        self.pending.push(pending);
     }
 
-    /// Enters what packets from outside are found by, for all lines made since the last call. Their buckets are not in
-    /// the cache when a line is made, for the outside port is chosen only then; so they are all asked for and entered
-    /// when the burst is done, or before anything is looked for from outside or removed.
+    #[inline(always)]
+    fn index_of(&self, pending: Pending) -> &Index {
+        if pending.of_mapping { &self.mapping_index } else { &self.session_index }
+    }
+
+    #[inline(always)]
+    fn enter_next(&mut self) {
+        let Some(Pending { hash, id, of_mapping }) = self.pending.pop_front() else { return };
+        let index = if of_mapping { &mut self.mapping_index } else { &mut self.session_index };
+        self.unentered += u64::from(index.insert(hash, id).is_err());
+    }
+
+    /// Enters what packets from outside are found by, for all lines made lately. Their buckets are not in the cache when a
+    /// line is made, for the outside port is chosen only then; so they are asked for, and entered some lines later, or when
+    /// the burst is done, or before anything is looked for from outside or removed.
     ///
     /// An index is never fuller than nine tenths (its lines run out first), where the search for room does not fail in
     /// the life of the universe; should it, the entry is missing: packets from outside find no session, and make none.
@@ -470,18 +489,8 @@ impl Tables {
 
     #[inline(never)]
     fn settle_pending(&mut self) {
-        let Self { pending, mapping_index, session_index, unentered, .. } = self;
-        for Pending { hash, of_mapping, .. } in pending.iter() {
-            let index = if *of_mapping { &*mapping_index } else { &*session_index };
-            index.prefetch(*hash);
-        }
-        for Pending { hash, of_mapping, .. } in pending.iter() {
-            let index = if *of_mapping { &*mapping_index } else { &*session_index };
-            index.prefetch_room(*hash);
-        }
-        for Pending { hash, id, of_mapping } in pending.drain(..) {
-            let index = if of_mapping { &mut *mapping_index } else { &mut *session_index };
-            *unentered += u64::from(index.insert(hash, id).is_err());
+        while !self.pending.is_empty() {
+            self.enter_next();
         }
     }
 
