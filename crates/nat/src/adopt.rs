@@ -109,7 +109,7 @@ impl Ports {
         self.blocks_used = self.addresses.iter().map(|home| u64::from(home.claims.count())).sum();
         self.map.publish_claimed(self.worker, self.blocks_used);
         for proto in Proto::WITH_PORTS {
-            let maps = self.addresses.iter().flat_map(|a| &a.maps).filter_map(|maps| maps.get(proto.index()));
+            let maps = self.addresses.iter().filter_map(|address| address.maps.get(proto.index())?.as_ref());
             if let Some(used) = self.used.get_mut(proto.index()) {
                 *used = maps.map(|map| u64::from(map.used())).sum();
             }
@@ -125,9 +125,11 @@ impl Ports {
         old_map: Option<&BlockMap>,
         now_s: u32,
     ) -> u64 {
-        if let (Some(to), Some(from)) = (&mut to.maps, &mut from.maps) {
-            std::mem::swap(to, from);
-            to.iter_mut().for_each(|map| map.set_hold_s(self.hold_s, now_s));
+        for (to, from) in to.maps.iter_mut().zip(&mut from.maps) {
+            if let (Some(to), Some(from)) = (to, from) {
+                std::mem::swap(to, from);
+                to.set_hold_s(self.hold_s, now_s);
+            }
         }
         let Some(old_map) = old_map else { return 0 };
         if self.map.has_same(to.in_map, old_map, from.in_map) {

@@ -88,6 +88,7 @@ impl Nat {
         let mut expected = std::mem::take(&mut self.expected);
         let mut at = 0;
         for turn in 0..turns(expected.len(), OPENING_STEPS) {
+            self.tables.prefetch_pending();
             self.prepare_arrivals(&mut expected, turn);
             if let Some(arrival) = steps::due(&mut expected, turn, OPENING_STEPS - 1) {
                 opened(at, self.open_arrival(arrival, now, &routed_outside));

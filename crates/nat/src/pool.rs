@@ -36,36 +36,40 @@ const PORTED: [Proto; 2] = [Proto::Tcp, Proto::Udp];
 /// Ports below this are "well known" (RFC 4787 REQ-3a).
 const WELL_KNOWN_END: u16 = 1_024;
 
-/// One outside address.
+/// One outside address. What each allocation looks at comes first, on a line of its own; the map of each protocol is one
+/// as well.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Address {
     pub(crate) ip: u32,
-    pub(crate) pool: PoolId,
-    /// By protocol; none of a number that stands for no address, see [`Address::hole`].
-    pub(crate) maps: Option<[PortMap; 3]>,
-    /// Its number in the block map: its place among the pools' addresses.
-    pub(crate) in_map: u16,
-    /// First port of this worker's slice, or of the first block.
-    pub(crate) first: u16,
-    /// Number of this worker's ports, those of the blocks at home here.
-    pub(crate) ports: u32,
-    /// Subscribers paired to it.
-    pub(crate) subscribers: u32,
     /// Ports before block 0, if it were in the range: fewer than a block has.
     pub(crate) phase: u16,
     /// Number of the first block in the range. So a block has the same number whatever the range is.
     pub(crate) first_block: u16,
     /// Number behind that of the last.
     pub(crate) end_block: u16,
+    /// First port of this worker's slice, or of the first block.
+    pub(crate) first: u16,
+    /// Number of this worker's ports, those of the blocks at home here.
+    pub(crate) ports: u32,
     /// All blocks that an address can have, whoever has them: as many whatever the range is.
     pub(crate) blocks: BlockList,
-    /// Those that this worker has claimed: its subscribers' and those in their hold time.
-    pub(crate) claims: Claims,
-    /// Blocks at home with this worker.
-    home_blocks: u32,
+    /// Its number in the block map: its place among the pools' addresses.
+    pub(crate) in_map: u16,
+    pub(crate) pool: PoolId,
+    /// Subscribers paired to it.
+    pub(crate) subscribers: u32,
     /// Of the claimed blocks, those in their hold time.
     pub(crate) held_blocks: u32,
+    /// Blocks at home with this worker.
+    home_blocks: u32,
+    /// Those that this worker has claimed: its subscribers' and those in their hold time.
+    pub(crate) claims: Claims,
+    /// By protocol; none of a number that stands for no address, see [`Address::hole`].
+    pub(crate) maps: [Option<PortMap>; 3],
 }
+
+const _: () = assert!(size_of::<Option<PortMap>>() == 64 && core::mem::offset_of!(Address, claims) <= 64);
 
 impl Address {
     /// Stands for no address: its number is free.
@@ -73,7 +77,7 @@ impl Address {
         Self {
             ip: 0,
             pool: PoolId::default(),
-            maps: None,
+            maps: [const { None }; 3],
             in_map: NO_ADDRESS,
             first: 0,
             ports: 0,
@@ -100,11 +104,11 @@ impl Address {
     #[inline(always)]
     fn prefetch(&self, proto: Proto) {
         carrack_tables::prefetch(&self.ip);
-        carrack_tables::prefetch_at(&self.maps, space(proto) * size_of::<PortMap>());
+        self.maps.get(space(proto)).inspect(|map| carrack_tables::prefetch(*map));
     }
 
     fn map(&self, proto: Proto) -> Option<&PortMap> {
-        self.maps.as_ref()?.get(space(proto))
+        self.maps.get(space(proto))?.as_ref()
     }
 
     fn last(&self) -> u16 {
@@ -249,7 +253,7 @@ impl Ports {
         self.addresses.push(Address {
             ip,
             pool,
-            maps: Some(maps),
+            maps: maps.map(Some),
             in_map: self.addresses.len() as u16,
             first,
             ports,
@@ -393,7 +397,7 @@ impl Ports {
     }
 
     pub(crate) fn bits(&mut self, address: u16, proto: Proto) -> Option<&mut PortMap> {
-        self.addresses.get_mut(usize::from(address))?.maps.as_mut()?.get_mut(space(proto))
+        self.addresses.get_mut(usize::from(address))?.maps.get_mut(space(proto))?.as_mut()
     }
 
     /// Gives a port to a subscriber's inside port.
@@ -457,7 +461,7 @@ impl Ports {
         for at in subscriber.blocks().iter().rev() {
             let home = addresses.get_mut(usize::from(at.address))?;
             let range = home.block_range(at.block, *block_size)?;
-            let map = home.maps.as_mut()?.get_mut(space(proto))?;
+            let map = home.maps.get_mut(space(proto))?.as_mut()?;
             let Some(port) = map.alloc_in(range, rng.next_u16(), None, now_s) else { continue };
             if let Some(block) = home.blocks.get_mut(at.block) {
                 block.used = block.used.saturating_add(1);
@@ -592,7 +596,7 @@ impl Ports {
         let proto = space(wish.proto);
         loop {
             let home = self.addresses.get_mut(usize::from(address))?;
-            let port = take_port(home.maps.as_mut()?.get_mut(proto)?, range.clone(), wish, now_s, rng)?;
+            let port = take_port(home.maps.get_mut(proto)?.as_mut()?, range.clone(), wish, now_s, rng)?;
             let ip = home.ip;
             if !self.is_forwarded(ip, wish.proto, port) {
                 self.count_used(wish.proto, 1);

@@ -1,9 +1,9 @@
 //! The tables of one worker and the operations that keep lines, index entries and counts together.
 
-use std::collections::VecDeque;
-
 use carrack_base::{Proto, Reason, VrfId};
-use carrack_tables::{Arena, ArenaError, Deadlines, Index, KeyedHasher, PageKind, PagePreference, Slab};
+use carrack_tables::{
+    Arena, ArenaError, Deadlines, Index, KeyedHasher, Likely, PageKind, PagePreference, Slab,
+};
 
 use crate::flow::{Direction, Flow, Inside, host_hash, mapping_key, session_hash, subscriber_hash};
 use crate::line::{Host, Mapping, NONE, PERMITTED, Permission, Session, Subscriber};
@@ -29,7 +29,11 @@ pub(crate) struct Tables {
     /// Only once hosts may ask for ports.
     pub(crate) pins: Option<Pins>,
     /// Index entries of the latest lines that packets from outside are found by, see [`Tables::settle`].
-    pending: VecDeque<Pending>,
+    pending: Vec<Pending>,
+    /// So many of them are entered.
+    entered: usize,
+    /// The buckets of so many of them were asked for.
+    asked: usize,
     /// Entries that found no room after all.
     pub(crate) unentered: u64,
     capacity: Capacity,
@@ -37,7 +41,9 @@ pub(crate) struct Tables {
     arena_bytes: usize,
 }
 
-/// New lines, of mappings and sessions, that wait for their second index entry.
+/// New lines between two calls of [`Tables::settle`]: a burst's, mostly.
+const PENDING_MAX: usize = 128;
+/// Of these, so many are not entered yet.
 const ENTERED_BEHIND: usize = 12;
 
 /// An index entry on its way: its bucket has been asked for.
@@ -60,6 +66,7 @@ pub(crate) struct Hashes {
 pub(crate) struct Ending {
     pub(crate) id: u32,
     pub(crate) mapping: u32,
+    pub(crate) subscriber: u32,
     pub(crate) session: Hashes,
     /// Of its mapping, when that would end with it.
     pub(crate) last: Option<Hashes>,
@@ -139,7 +146,9 @@ impl Tables {
             permissions: None,
             hosts: None,
             pins: None,
-            pending: VecDeque::with_capacity(ENTERED_BEHIND + 1),
+            pending: Vec::with_capacity(PENDING_MAX),
+            entered: 0,
+            asked: 0,
             unentered: 0,
             capacity,
             pages: arena.page_kind(),
@@ -449,16 +458,27 @@ impl Tables {
         Some(line)
     }
 
-    /// Index entry for later: its bucket is asked for, and those before it are entered, whose buckets are here.
+    /// Leaves an index entry for later, and enters one of before, whose bucket is here.
     #[inline(always)]
     fn defer(&mut self, pending: Pending) {
-        self.index_of(pending).prefetch(pending.hash);
-        self.pending.push_back(pending);
-        if self.pending.len() > ENTERED_BEHIND {
-            if let Some(next) = self.pending.get(ENTERED_BEHIND / 2).copied() {
-                self.index_of(next).prefetch_room(next.hash);
-            }
+        if self.pending.len() >= self.pending.capacity() {
+            self.settle();
+        }
+        self.pending.push(pending);
+        if self.pending.len() > self.entered + ENTERED_BEHIND {
             self.enter_next();
+        }
+    }
+
+    /// Asks for the buckets of entries that were left since the last call.
+    #[inline(always)]
+    pub(crate) fn prefetch_pending(&mut self) {
+        for pending in self.pending.get(self.asked..).unwrap_or_default() {
+            self.index_of(*pending).prefetch(pending.hash);
+        }
+        self.asked = self.pending.len();
+        if let Some(pending) = self.pending.get(self.entered + ENTERED_BEHIND / 2) {
+            self.index_of(*pending).prefetch_room(pending.hash);
         }
     }
 
@@ -469,7 +489,8 @@ impl Tables {
 
     #[inline(always)]
     fn enter_next(&mut self) {
-        let Some(Pending { hash, id, of_mapping }) = self.pending.pop_front() else { return };
+        let Some(Pending { hash, id, of_mapping }) = self.pending.get(self.entered).copied() else { return };
+        self.entered += 1;
         let index = if of_mapping { &mut self.mapping_index } else { &mut self.session_index };
         self.unentered += u64::from(index.insert(hash, id).is_err());
     }
@@ -489,9 +510,12 @@ impl Tables {
 
     #[inline(never)]
     fn settle_pending(&mut self) {
-        while !self.pending.is_empty() {
+        self.prefetch_pending();
+        while self.entered < self.pending.len() {
             self.enter_next();
         }
+        self.pending.clear();
+        (self.entered, self.asked) = (0, 0);
     }
 
     /// Asks for the buckets that a packet's subscriber and mapping, or IPv6 source, are found by.
@@ -518,11 +542,12 @@ impl Tables {
             let inside = Endpoint { ip: host.unwrap_or(NONE), port: flow.sport };
             mapping = self.hash(mapping_key(inside, flow.vrf, flow.proto, Direction::Out, true));
         }
-        match self.mapping_index.candidate(mapping) {
-            Some(id) => self.mappings.prefetch(id),
-            None => self.mapping_index.prefetch_room(mapping),
+        match self.mapping_index.view().likely(mapping) {
+            Likely::Line(id) => self.mappings.prefetch(id),
+            Likely::Away => {}
+            Likely::Absent => self.mapping_index.prefetch_room(mapping),
         }
-        let Some(id) = self.subscriber_index.candidate(who) else { return NONE };
+        let Likely::Line(id) = self.subscriber_index.view().likely(who) else { return NONE };
         if let Some(line) = self.subscribers.get(id) {
             // Two cache lines: counts and first blocks; and the rest, an IPv6 address above all.
             carrack_tables::prefetch(line);
@@ -550,16 +575,21 @@ impl Tables {
     pub(crate) fn look_at_ending(&self, end: &mut Ending) {
         let Some(line) = self.sessions.get(end.id) else { return };
         end.session = self.hashes_of_session(line);
-        end.mapping = line.mapping;
+        (end.mapping, end.subscriber) = (line.mapping, line.subscriber);
         self.session_index.prefetch(end.session.outbound);
         self.session_index.prefetch(end.session.inbound);
         self.mappings.prefetch(line.mapping);
         self.subscribers.prefetch(line.subscriber);
     }
 
-    /// Asks for what the end of its mapping touches, once that line is here; the mapping, when it ends with the session.
+    /// Asks for what the ends of its subscriber and its mapping touch, once these lines are here; the mapping, when it ends
+    /// with the session.
     #[inline(always)]
     pub(crate) fn look_at_last(&self, end: &mut Ending) -> Option<&Mapping> {
+        if let Some(line) = self.subscribers.get(end.subscriber).filter(|line| line.sessions == 1) {
+            let hash = subscriber_hash(&self.hasher, line.who(), VrfId(line.inside_vrf));
+            self.subscriber_index.prefetch(hash);
+        }
         let mapping = self.mappings.get(end.mapping).filter(|mapping| mapping.sessions == 1)?;
         let hashes = self.hashes_of_mapping(mapping);
         self.mapping_index.prefetch(hashes.outbound);

@@ -75,9 +75,3 @@ pub fn cycles() -> u64 {
 pub fn prefetch<T: ?Sized>(value: &T) {
     prefetch_read(core::ptr::from_ref(value).cast::<u8>());
 }
-
-/// The same for the line that holds the byte at that offset of a value.
-#[inline(always)]
-pub fn prefetch_at<T>(value: &T, offset: usize) {
-    prefetch_read(core::ptr::from_ref(value).cast::<u8>().wrapping_add(offset));
-}
