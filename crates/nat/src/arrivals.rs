@@ -115,10 +115,12 @@ impl Nat {
             let line = tables.subscribers.get(arrival.subscriber)?;
             Some((&states.get(arrival.instance())?.ports, *line.blocks().last()?))
         };
-        if let Some(arrival) = steps::due(expected, turn, 2)
-            && let Some((ports, block)) = home(arrival)
-        {
-            ports.prefetch_address(block.address, arrival.flow.proto);
+        if let Some(arrival) = steps::due(expected, turn, 2) {
+            if arrival.subscriber == NONE {
+                arrival.subscriber = tables.prefetch_away(&arrival.flow, arrival.who);
+            } else if let Some((ports, block)) = home(arrival) {
+                ports.prefetch_address(block.address, arrival.flow.proto);
+            }
         }
         if let Some(arrival) = steps::due(expected, turn, 3)
             && let Some((ports, block)) = home(arrival)

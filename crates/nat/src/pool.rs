@@ -643,7 +643,10 @@ impl Ports {
         };
         if let Some(draw) = steps.address {
             self.map.prefetch_address(draw.number);
-            home(draw).inspect(|(home, _)| PORTED.into_iter().for_each(|proto| home.prefetch(proto)));
+            home(draw).inspect(|(home, _)| {
+                carrack_tables::prefetch(&home.claims);
+                PORTED.into_iter().for_each(|proto| home.prefetch(proto));
+            });
         }
         if let Some(draw) = steps.lists {
             let start = self.map.prefetch_free(self.worker, draw);

@@ -477,7 +477,8 @@ impl Tables {
             self.index_of(*pending).prefetch(pending.hash);
         }
         self.asked = self.pending.len();
-        if let Some(pending) = self.pending.get(self.entered + ENTERED_BEHIND / 2) {
+        let soon = self.entered + ENTERED_BEHIND / 2;
+        for pending in self.pending.iter().skip(soon).take(2) {
             self.index_of(*pending).prefetch_room(pending.hash);
         }
     }
@@ -547,7 +548,20 @@ impl Tables {
             Likely::Away => {}
             Likely::Absent => self.mapping_index.prefetch_room(mapping),
         }
-        let Likely::Line(id) = self.subscriber_index.view().likely(who) else { return NONE };
+        match self.subscriber_index.view().likely(who) {
+            Likely::Line(id) => self.prefetch_subscriber(id, flow),
+            Likely::Away | Likely::Absent => NONE,
+        }
+    }
+
+    /// The likely subscriber, where its hash did not lead to it at once.
+    #[inline]
+    pub(crate) fn prefetch_away(&self, flow: &Flow, who: u64) -> u32 {
+        self.subscriber_index.candidate(who).map_or(NONE, |id| self.prefetch_subscriber(id, flow))
+    }
+
+    #[inline(always)]
+    fn prefetch_subscriber(&self, id: u32, flow: &Flow) -> u32 {
         if let Some(line) = self.subscribers.get(id) {
             // Two cache lines: counts and first blocks; and the rest, an IPv6 address above all.
             carrack_tables::prefetch(line);

@@ -101,13 +101,21 @@ impl Index {
         self.view().prefetch(hash);
     }
 
-    /// Where the primary bucket, which is here already, has no room for another entry, fetches the other one.
+    /// Where the primary bucket, which is here already, has no room for another entry, fetches what will be looked at for
+    /// some.
     #[inline(always)]
     pub fn prefetch_room(&self, hash: u64) {
         let home = self.primary(hash);
         if self.bucket(home).matches(0) == 0 {
-            prefetch_read(self.bucket(self.other(home, tag_of(hash))));
+            self.prefetch_elsewhere(home, hash);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn prefetch_elsewhere(&self, home: usize, hash: u64) {
+        prefetch_read(self.bucket(self.other(home, tag_of(hash))));
+        self.view().prefetch_others(home, |tag| tag & AWAY != 0);
     }
 
     /// Fetches the primary bucket of each hash.
