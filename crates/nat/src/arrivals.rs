@@ -247,9 +247,9 @@ impl Nat {
             flags: INDEPENDENT | mapping_flags(instance) | if flow.is_six() { SIX } else { 0 },
             ..Mapping::between(instance, slots.of(instance.id), inside, got.endpoint(), flow.proto)
         };
-        let made = within_limits(instance, subscriber, flow.proto, now)
-            .and_then(|()| tables.add_mapping_at(line, outbound));
-        let Ok(id) = made else {
+        let may = within_limits(instance, subscriber, flow.proto, now).is_ok();
+        let made = if may { tables.add_mapping_at(line, outbound).ok() } else { None };
+        let Some(id) = made else {
             ports.release(got.address, got.port, flow.proto, now.s(), false);
             *rng = drawn;
             return None;

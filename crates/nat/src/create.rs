@@ -536,6 +536,7 @@ impl Nat {
 }
 
 /// May a packet from inside open a session at all?
+#[inline(always)]
 pub(crate) fn may_open(instance: &Instance, flow: &Flow) -> Result<(), Reason> {
     match flow.proto {
         Proto::Tcp if flow.kind == Kind::LaterFragment => Err(Reason::NatTcpNoSession),
@@ -552,7 +553,7 @@ pub(crate) fn may_open(instance: &Instance, flow: &Flow) -> Result<(), Reason> {
 
 /// The line of the session that a packet opens. What its translation does to checksums, and an IPv6 host's address, are left
 /// to fill in.
-#[inline]
+#[inline(always)]
 pub(crate) fn session_of(
     instance: &Instance,
     (subscriber, mapping_id): (u32, u32),
@@ -590,6 +591,7 @@ pub(crate) fn session_of(
 }
 
 /// RFC 6888 REQ-5, REQ-5a: limits on a subscriber's sessions and on those of one mapping.
+#[inline(always)]
 pub(crate) fn may_have_session(
     instance: &Instance,
     of_subscriber: u32,
@@ -607,6 +609,7 @@ pub(crate) fn may_have_session(
 
 /// RFC 6888 REQ-4, REQ-4a, REQ-4c, REQ-5b: limits on ports and on the rate of new mappings. Takes a
 /// creation token when all is well.
+#[inline(always)]
 pub(crate) fn within_limits(
     instance: &Instance,
     subscriber: &mut crate::line::Subscriber,

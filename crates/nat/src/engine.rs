@@ -503,6 +503,7 @@ fn hit(
 }
 
 /// How long the session may be idle in its present state.
+#[inline(always)]
 pub(crate) fn idle_timeout_s(instance: &Instance, session: &Session) -> u32 {
     let timeouts = &instance.timeouts;
     match session.proto() {

@@ -23,6 +23,7 @@ const fn checksum_at(proto: Proto, ip_proto: u8) -> Option<usize> {
 }
 
 /// The checksum changes of a new session, going out: (IPv4 header, transport header).
+#[inline(always)]
 pub(crate) const fn deltas(session: &Session) -> (u16, u16) {
     let address = Delta::of_u32(session.inside_ip, session.outside_ip);
     let port = Delta::of_u16(session.inside_port, session.outside_port);

@@ -293,7 +293,7 @@ impl Tables {
     }
 
     /// The mapping of a packet from inside, whose inside endpoint is `inside`; `hash` is what it is found by.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find_mapping_at(&self, hash: u64, inside: Endpoint, flow: &Flow) -> Option<u32> {
         let (vrf, proto, six) = (flow.vrf, flow.proto, flow.is_six());
         self.mapping_index.find(hash, |id| {
@@ -574,7 +574,7 @@ impl Tables {
 
     /// The inside endpoint of a packet as mappings know it, and what its mapping is found by. `endpoint` is what the
     /// endpoint, or an IPv6 source, is found by.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn endpoint_of(&self, flow: &Flow, endpoint: u64) -> Option<(Endpoint, u64)> {
         if !flow.is_six() {
             return Some((flow.local(Direction::Out), endpoint));

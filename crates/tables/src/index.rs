@@ -164,7 +164,7 @@ impl Index {
 
     /// Adds an entry. The caller sees to it that the key is not there yet; an equal pair would be stored
     /// twice. Looks into at most 64 buckets, its own two included.
-    #[inline]
+    #[inline(always)]
     pub fn insert(&mut self, hash: u64, line: u32) -> Result<(), IndexFull> {
         let tag = tag_of(hash);
         let home = self.primary(hash);

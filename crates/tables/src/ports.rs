@@ -315,6 +315,7 @@ impl PortMap {
     }
 
     /// The first free port from `start` on, wrapping round between `lo` and `hi`, which are not far apart.
+    #[inline(always)]
     fn first_free_near(&self, start: usize, lo: usize, hi: usize, parity: Option<Parity>) -> Option<u16> {
         let wanted = parity.map_or(u64::MAX, Parity::bits);
         let (first, last) = (lo / 64, hi / 64);

@@ -33,7 +33,7 @@ impl<T: Copy + Default> Slab<T> {
     }
 
     /// Makes a line live with this value; `None` when all are.
-    #[inline]
+    #[inline(always)]
     pub fn alloc(&mut self, value: T) -> Option<u32> {
         let id = self.live.take()?;
         // Invariant: `take` gives ids below the capacity only.
@@ -164,7 +164,7 @@ impl Occupancy {
         Ok(Occupancy { words, starts, levels, hint: 0, len: 0, capacity })
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self) -> Option<u32> {
         // Invariant: `hint` is a word of level 0, and level 0 starts at 0 and has at least one word.
         let mut word = self.hint;
@@ -182,6 +182,7 @@ impl Occupancy {
     }
 
     /// Walks down from the top to the lowest word of level 0 that has a zero.
+    #[cold]
     fn word_with_room(&self) -> Option<usize> {
         let mut index = 0;
         for level in (0..self.levels).rev() {
@@ -198,6 +199,7 @@ impl Occupancy {
         Some(index)
     }
 
+    #[cold]
     fn mark_full(&mut self, mut index: usize) {
         for level in 1..self.levels {
             // Invariant: a word of a level has its bit in the level above.
