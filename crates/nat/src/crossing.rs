@@ -88,11 +88,11 @@ impl Nat {
     }
 }
 
-impl Crossings<'_> {
+impl<'a> Crossings<'a> {
     /// Who owns which address.
     #[inline(always)]
     #[must_use]
-    pub const fn directory(&self) -> &Directory {
+    pub const fn directory(&self) -> &'a Directory {
         self.directory
     }
 

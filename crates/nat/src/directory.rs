@@ -364,8 +364,8 @@ impl Directory {
     /// The prefix of that number.
     #[inline]
     #[must_use]
-    pub fn prefix_of(&self, via: u16) -> Option<NatPrefix> {
-        *self.by_via.get(usize::from(via))?
+    pub fn prefix_of(&self, via: u16) -> Option<&NatPrefix> {
+        self.by_via.get(usize::from(via))?.as_ref()
     }
 
     /// The instance that has the prefix of that number.
@@ -392,6 +392,13 @@ impl Directory {
     #[must_use]
     pub fn has_inside(&self, vrf: VrfId) -> bool {
         self.inside_vrf.contains(&vrf) && self.inside.iter().any(|e| e.vrf == vrf.0)
+    }
+
+    /// Is there any outside address?
+    #[inline(always)]
+    #[must_use]
+    pub const fn has_outside(&self) -> bool {
+        !self.outside.is_empty()
     }
 
     /// What an outside address is for; `None` when it is none of ours.

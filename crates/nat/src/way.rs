@@ -104,7 +104,7 @@ impl Nat {
     pub(crate) fn way_of(&self, session: &Session) -> Way {
         Way {
             inside6: session.inside6(),
-            prefix: self.directory.prefix_of(session.via()),
+            prefix: self.directory.prefix_of(session.via()).copied(),
             inside_port: session.inside_port,
             outside: session.outside(),
             remote: session.remote(),
@@ -115,7 +115,7 @@ impl Nat {
     /// Completes the line of a session whose mapping is an IPv6 host's.
     pub(crate) fn set_six(&self, line: &mut Session, mapping: &Mapping) -> Result<(), Reason> {
         let host = *self.tables.host(mapping.inside_ip).ok_or(Reason::NatNoMapping)?;
-        let prefix = self.directory.prefix_of(host.via).ok_or(Reason::NatNoMapping)?;
+        let prefix = *self.directory.prefix_of(host.via).ok_or(Reason::NatNoMapping)?;
         line.flags |= crate::line::SIX;
         line.set_inside6(host.address);
         line.l3_delta = host.via;

@@ -1,6 +1,7 @@
 //! Ways out that a burst has already found: route, interface and neighbour together, ready to be written before a packet.
 
 use carrack_base::{IfIndex, VrfId};
+use carrack_wire::ethernet::ethertype;
 
 use crate::neighbours::{Address, Neighbours};
 use crate::plan::{Hop, L2_BYTES_MAX, LinkHeader, Plan};
@@ -40,7 +41,7 @@ const NOTHING: Known = Known {
     direct: (NO_HOP, 0),
 };
 
-/// A way of IPv6.
+/// A way of IPv6; its link header says so.
 #[derive(Debug, Clone, Copy)]
 struct Known6 {
     hop: u32,
@@ -51,11 +52,25 @@ struct Known6 {
 
 const NOTHING6: Known6 = Known6 { hop: NO_HOP, exit: NOTHING.exit, destination: 0 };
 
+/// The addresses that surely go the way that the last one went which took a look at the routes: those that share its first
+/// bits. Mostly that is a burst's every packet, and a look is a chain of loads.
+#[derive(Debug, Clone, Copy)]
+struct Around {
+    vrf: VrfId,
+    network: u128,
+    mask: u128,
+    exit: Exit,
+}
+
+/// No packet is short enough for this exit.
+const NOWHERE: Around = Around { vrf: VrfId(0), network: 0, mask: u128::MAX, exit: NOTHING.exit };
+
 /// The ways of one burst: neither plan nor neighbours change within it.
 #[derive(Debug)]
 pub(crate) struct Exits {
     known: [Known; EXITS],
     known6: [Known6; EXITS],
+    around: Around,
     /// The port of all ways learned since they were forgotten: none, one, or [`MANY`].
     port: Option<u16>,
 }
@@ -65,7 +80,7 @@ const MANY: u16 = u16::MAX;
 
 impl Exits {
     pub(crate) fn new() -> Self {
-        Self { known: [NOTHING; EXITS], known6: [NOTHING6; EXITS], port: None }
+        Self { known: [NOTHING; EXITS], known6: [NOTHING6; EXITS], around: NOWHERE, port: None }
     }
 
     /// Forgets all; each burst begins so.
@@ -77,6 +92,7 @@ impl Exits {
         for known in &mut self.known6 {
             known.hop = NO_HOP;
         }
+        self.around = NOWHERE;
         self.port = None;
     }
 
@@ -111,13 +127,34 @@ impl Exits {
         vrf: VrfId,
         destination: u128,
     ) -> Option<&Exit> {
-        let hop = plan.hop_number6(vrf, destination)?;
+        let around = &self.around;
+        let is_near = around.vrf == vrf && (around.network ^ destination) & around.mask == 0;
+        if !is_near {
+            return self.look_around(plan, neighbours, vrf, destination);
+        }
+        Some(&self.around.exit)
+    }
+
+    /// The same by a look at the routes.
+    #[inline(never)]
+    fn look_around(
+        &mut self,
+        plan: &Plan,
+        neighbours: &Neighbours,
+        vrf: VrfId,
+        destination: u128,
+    ) -> Option<&Exit> {
+        let (hop, bits) = plan.hop_number6_around(vrf, destination)?;
         // Invariant: the remainder is below EXITS.
         let known = &mut self.known6[hop as usize % EXITS];
         if known.hop != hop || (known.destination != 0 && known.destination != destination) {
             let (is_gateway, exit) = look_up6(plan, neighbours, hop, destination)?;
             *known = Known6 { hop, exit, destination: if is_gateway { 0 } else { destination } };
             self.port = Some(if self.port.is_none_or(|only| only == exit.port) { exit.port } else { MANY });
+        }
+        if known.destination == 0 {
+            let mask = u128::MAX.unbounded_shl(128 - u32::from(bits));
+            self.around = Around { vrf, network: destination, mask, exit: known.exit };
         }
         Some(&known.exit)
     }
@@ -158,7 +195,11 @@ fn look_up6(plan: &Plan, neighbours: &Neighbours, hop: u32, destination: u128) -
     let Some(Hop::Neighbour { interface, gateway }) = plan.hop6(hop) else { return None };
     plan.line(interface).filter(|line| line.has_ipv6())?;
     let next = if gateway == 0 { destination } else { gateway };
-    Some((gateway != 0, exit_to(plan, neighbours, interface, next.into())?))
+    let mut exit = exit_to(plan, neighbours, interface, next.into())?;
+    let kind = usize::from(exit.header.len) - 2;
+    // Invariant: a link header has 14 to 22 bytes.
+    exit.header.bytes[kind..kind + 2].copy_from_slice(&ethertype::IPV6.to_be_bytes());
+    Some((gateway != 0, exit))
 }
 
 /// The way to a neighbour that is known, by an interface that is up.

@@ -195,8 +195,7 @@ impl Worker {
             common: entry.common,
             // One worker alone asks nobody.
             owner: (self.workers > 1).then_some(self.id),
-            // What stateless translators take is known by its route.
-            quads: self.quads.filter(|_| !entry.common.stateless_from_four),
+            quads: self.quads,
             now_s: entry.now.s(),
         }
     }
@@ -323,24 +322,39 @@ impl Driver<'_> {
     ) -> usize {
         let Some(quads) = self.quads else { return 0 };
         let known = quads.recognise::<TAG>(&pattern::<OUT, TAG>(&self.common), frames, passes);
-        for pass in passes.iter_mut().take(known) {
-            // Invariant: of a state the lower half is the protocol.
-            if self.owner.is_some() {
-                let proto = Proto::from_index(pass.state as u8);
-                if !self.is_ours(
-                    pass.addresses,
-                    pass.ports,
-                    proto,
-                    if OUT { Direction::Out } else { Direction::In },
-                ) {
-                    pass.forget();
-                    continue;
-                }
-            }
-            pass.hash = self.tables.hash([pass.addresses, pass.hash]);
-            self.tables.fetch_bucket(pass.hash);
+        let passes = passes.get_mut(..known).unwrap_or(&mut []);
+        if self.common.stateless_from_four {
+            self.part::<OUT>(passes);
+        } else {
+            passes.iter_mut().for_each(|pass| self.seek::<OUT>(pass));
         }
         known
+    }
+
+    /// What the vectors have recognised is for stateless translators or for sessions.
+    #[inline(never)]
+    fn part<const OUT: bool>(&self, passes: &mut [Pass]) {
+        for pass in passes {
+            if !self.is_for_stateless::<OUT>(pass.addresses, pass.total, pass) {
+                self.seek::<OUT>(pass);
+            }
+        }
+    }
+
+    /// Hashes a packet that the vectors have recognised.
+    #[inline(always)]
+    fn seek<const OUT: bool>(&self, pass: &mut Pass) {
+        // Invariant: of a state the lower half is the protocol.
+        if self.owner.is_some() {
+            let proto = Proto::from_index(pass.state as u8);
+            let direction = if OUT { Direction::Out } else { Direction::In };
+            if !self.is_ours(pass.addresses, pass.ports, proto, direction) {
+                pass.forget();
+                return;
+            }
+        }
+        pass.hash = self.tables.hash([pass.addresses, pass.hash]);
+        self.tables.fetch_bucket(pass.hash);
     }
 
     /// The first turn up to a packet that may be one of IPv6: how many.

@@ -2,12 +2,10 @@
 
 use carrack_base::{Family, Proto};
 use carrack_frame::Frame;
-use carrack_nat::{
-    Direction, Flow, NO_LINE, SIX_BYTES, SIX_GROWTH, common_state, common_state_from_inside, needs_no_cut,
-};
+use carrack_nat::{Direction, Flow, NO_LINE, common_state, common_state_from_inside, needs_no_cut};
 use carrack_vector::Pass;
-use carrack_wire::ethernet::ethertype;
 use carrack_wire::ipv6::{HEADER_LEN, is_link_local, is_multicast};
+use carrack_xlat::exchange::{SIX_BYTES, SIX_GROWTH};
 
 use crate::exits::Exit;
 use crate::express::Driver;
@@ -99,7 +97,7 @@ impl Driver<'_> {
         frame.truncate(l3 + usize::from(pass.total));
         // Invariant: what is cut off, two tags and 20 bytes at most, was there.
         frame.trim_front(l3 + SIX_GROWTH - usize::from(exit.header.len));
-        put_link(exit, frame, None);
+        put_link(exit, frame);
         Some(exit.port)
     }
 
@@ -128,14 +126,14 @@ impl Driver<'_> {
         frame.prepend(SIX_GROWTH + at - l3)?;
         crossing.to_v6(frame.bytes_mut().get_mut(at..)?.first_chunk_mut()?, self.now_s);
         frame.truncate(at + SIX_GROWTH + usize::from(pass.total));
-        put_link(exit, frame, Some(ethertype::IPV6));
+        put_link(exit, frame);
         Some(exit.port)
     }
 }
 
-/// Writes the link header before the packet, with another type than the interface's own when one is given.
+/// Writes the link header before the packet.
 #[inline(always)]
-pub(crate) fn put_link(exit: &Exit, frame: &mut Frame, kind: Option<u16>) {
+pub(crate) fn put_link(exit: &Exit, frame: &mut Frame) {
     let length = usize::from(exit.header.len);
     let bytes = frame.bytes_mut();
     if length == UNTAGGED
@@ -145,11 +143,6 @@ pub(crate) fn put_link(exit: &Exit, frame: &mut Frame, kind: Option<u16>) {
         *to = *from;
     } else if let (Some(to), Some(from)) = (bytes.get_mut(..length), exit.header.bytes.get(..length)) {
         to.copy_from_slice(from);
-    }
-    if let Some(kind) = kind
-        && let Some(place) = bytes.get_mut(length - 2..length)
-    {
-        place.copy_from_slice(&kind.to_be_bytes());
     }
 }
 

@@ -1,26 +1,22 @@
 //! The express lane for packets that a stateless translator takes (RFC 7915): no session to find, so they are known in
-//! the first turn and translated in the third, by the same translator as in the general stages.
+//! the first turn and translated in the third, between addresses that the translator of the general stages names.
 
 use carrack_frame::Frame;
 use carrack_vector::Pass;
-use carrack_wire::ethernet::ethertype;
-use carrack_wire::ipv4::{self, FLAG_DF, protocol};
-use carrack_wire::ipv6::{self, Extensions, Ipv6View};
-use carrack_xlat::{Ports, Siit, V4Way, V6Way, to_v4, to_v6};
+use carrack_wire::ipv4::{FLAG_DF, protocol};
+use carrack_xlat::Siit;
+use carrack_xlat::exchange::{Ends, SIX_BYTES, SIX_GROWTH};
 
 use crate::express::Driver;
 use crate::express6::{may_be_answered, put_link};
 use crate::parse::{SeenSix, in_transit};
-use crate::plan::Hop;
 
 /// Ethernet without tags.
 const UNTAGGED: usize = 14;
-/// By how much an IPv6 header is longer than one of IPv4.
-const GROWTH: usize = ipv6::HEADER_LEN - ipv4::HEADER_LEN;
 
 impl Driver<'_> {
     /// First turn: does a route lead this common IPv4 packet to a translator, before any NAT has a say?
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn is_for_stateless<const OUT: bool>(
         &self,
         addresses: u64,
@@ -29,12 +25,14 @@ impl Driver<'_> {
     ) -> bool {
         let (src, dst) = ((addresses >> 32) as u32, addresses as u32);
         let vrf = self.common.vrf;
-        let Some(Hop::Translate(number)) = self.plan.route(vrf, dst) else { return false };
-        let is_of_nat = !OUT && self.tables.directory().outside(vrf, dst).is_some();
+        let Some(number) = self.plan.translator_behind(vrf, dst) else { return false };
+        let directory = self.tables.directory();
+        let is_of_nat = !OUT && directory.has_outside() && directory.outside(vrf, dst).is_some();
         if is_of_nat || !in_transit(src) || !in_transit(dst) {
             return false;
         }
-        (pass.addresses, pass.ports, pass.stateless) = (addresses, number.into(), total);
+        (pass.addresses, pass.ports) = (addresses, number.into());
+        (pass.total, pass.stateless) = (0, total);
         true
     }
 
@@ -69,28 +67,26 @@ impl Driver<'_> {
 
     #[inline(always)]
     fn stateless_to_four(&mut self, siit: &Siit, l3: usize, total: usize, frame: &mut Frame) -> Option<u16> {
-        let packet = frame.bytes_mut().get_mut(l3..l3 + total)?;
-        let head = Ipv6View::of_header(packet.first_chunk::<{ ipv6::HEADER_LEN }>()?);
-        let next = head.next_header();
-        let (src, dst) = siit.ends_to_v4(head.src(), head.dst()).ok()?;
+        let packet = frame.bytes_mut().get_mut(l3..)?.first_chunk_mut::<SIX_BYTES>()?;
+        let address = |at: usize| {
+            packet
+                .get(at..)
+                .and_then(|rest| rest.first_chunk())
+                .map_or(0, |bytes| u128::from_be_bytes(*bytes))
+        };
+        let (src6, dst6) = (address(8), address(24));
+        let (src, dst) = siit.ends_to_v4(src6, dst6)?;
         let exit = self.exits.find(self.plan, self.neighbours, self.common.vrf, dst)?;
-        if total > usize::from(exit.mtu) + GROWTH {
+        if total > usize::from(exit.mtu) + SIX_GROWTH {
             return None;
         }
-        let identification = self.identification.wrapping_add(1);
-        let way = V4Way { src, dst, ports: Ports::KEEP, identification, mtu: exit.mtu };
-        // RFC 7915 §5.1: once for the whole way, here before the header is made of it. Invariant: the header is all there,
-        // and the first turn leaves hop limits below 2 to the general stages.
-        packet[7] -= 1;
-        let Ok(moved) = to_v4(packet, &Extensions::none(next), &way, &siit.rules) else {
-            packet[7] += 1;
-            return None;
-        };
-        *self.identification = identification;
-        frame.truncate(l3 + moved.end);
+        *self.identification = self.identification.wrapping_add(1);
+        let ends = Ends::<u32>::instead_of((src6, dst6), (src, dst));
+        ends.put(packet, siit.rules.tos, *self.identification);
+        frame.truncate(l3 + total);
         // Invariant: 34 bytes at least are before the packet, and a link header has 22 at most.
-        frame.trim_front(l3 + moved.start - usize::from(exit.header.len));
-        put_link(exit, frame, None);
+        frame.trim_front(l3 + SIX_GROWTH - usize::from(exit.header.len));
+        put_link(exit, frame);
         Some(exit.port)
     }
 
@@ -103,35 +99,26 @@ impl Driver<'_> {
         addresses: u64,
         frame: &mut Frame,
     ) -> Option<u16> {
-        let head = frame.bytes().get(l3..)?.first_chunk::<{ ipv4::HEADER_LEN + 8 }>()?;
+        let head = frame.bytes().get(l3..)?.first_chunk::<{ SIX_BYTES - SIX_GROWTH }>()?;
         let dont_fragment = u16::from_be_bytes([head[6], head[7]]) & FLAG_DF != 0;
         let is_unsummed = head[9] == protocol::UDP && [head[26], head[27]] == [0, 0];
-        if is_unsummed || !(dont_fragment || total + GROWTH <= usize::from(siit.rules.lowest_ipv6_mtu)) {
+        if is_unsummed || !(dont_fragment || total + SIX_GROWTH <= usize::from(siit.rules.lowest_ipv6_mtu)) {
             return None;
         }
-        let (src, dst) = siit.ends_to_v6((addresses >> 32) as u32, addresses as u32).ok()?;
-        let exit = self.exits.find6(self.plan, self.neighbours, self.common.vrf, dst)?;
-        if total + GROWTH > usize::from(exit.mtu) {
+        let four = ((addresses >> 32) as u32, addresses as u32);
+        let six = siit.ends_to_v6(four.0, four.1)?;
+        let exit = self.exits.find6(self.plan, self.neighbours, self.common.vrf, six.1)?;
+        if total + SIX_GROWTH > usize::from(exit.mtu) {
             return None;
         }
-        let start = usize::from(exit.header.len);
+        let at = usize::from(exit.header.len);
         // Invariant: two tags fewer than before, eight bytes, are less than the growth.
-        let room = GROWTH + start - l3;
-        frame.prepend(room)?;
-        let way = V6Way { src, dst, ports: Ports::KEEP, mtu: exit.mtu };
-        let packet = frame.bytes_mut().get_mut(start..start + GROWTH + total);
-        let moved = packet.and_then(|packet| {
-            // RFC 7915 §4.1: once for the whole way, here before the header is made of it. Invariant: as the other way.
-            packet[GROWTH + 8] -= 1;
-            let moved = to_v6(packet, GROWTH, &way, &siit.rules);
-            moved.inspect_err(|_| packet[GROWTH + 8] += 1).ok()
-        });
-        let Some(moved) = moved else {
-            frame.trim_front(room);
-            return None;
-        };
-        frame.truncate(start + moved.end);
-        put_link(exit, frame, Some(ethertype::IPV6));
+        frame.prepend(SIX_GROWTH + at - l3)?;
+        let packet = frame.bytes_mut().get_mut(at..)?.first_chunk_mut()?;
+        let class = if siit.rules.zero_traffic_class { Some(0) } else { None };
+        Ends::<u128>::instead_of(four, six).put(packet, class);
+        frame.truncate(at + SIX_GROWTH + total);
+        put_link(exit, frame);
         Some(exit.port)
     }
 }

@@ -4,7 +4,7 @@
 mod tests;
 
 use carrack_base::{Family, PortId, Proto, Reason};
-use carrack_nat::{Direction, Flow, Kind, SIX_BYTES};
+use carrack_nat::{Direction, Flow, Kind};
 use carrack_vector::COMMON_BYTES;
 use carrack_wire::ethernet::{MacAddr, ethertype};
 use carrack_wire::icmpv4::{Class, class_of};
@@ -12,6 +12,7 @@ use carrack_wire::ipv4::protocol::ESP;
 use carrack_wire::ipv4::{FLAG_MF, Ipv4View, OFFSET_MASK};
 use carrack_wire::tcp::flag;
 use carrack_wire::{checksum, gre, vlan};
+use carrack_xlat::exchange::SIX_BYTES;
 
 use crate::burst::Meta;
 use crate::parse6;

@@ -9,6 +9,7 @@ use carrack_nat::Direction;
 use carrack_tables::{Lpm4, Lpm4Builder, Lpm6, Lpm6Builder};
 use carrack_wire::ethernet::{MacAddr, ethertype};
 use carrack_wire::vlan::is_tag;
+use carrack_xlat::NatPrefix;
 
 use crate::parse::common_link;
 use crate::snapshot::{IcmpErrors, Interface, Ipv6Interface, NextHop, Side, Snapshot, Vlan};
@@ -184,7 +185,7 @@ pub struct Plan {
     hops: Vec<Hop>,
     hops6: Vec<Hop<u128>>,
     /// Prefixes of stateless translators, in which no route leads elsewhere, and the translators' numbers.
-    stateless: Vec<(VrfId, Prefix6, u16)>,
+    stateless: Vec<(VrfId, NatPrefix, u16)>,
     /// Packets of ESP are told apart by their numbers.
     pub(crate) learns_esp: bool,
 }
@@ -347,6 +348,15 @@ impl Plan {
         self.hop(self.hop_number(vrf, destination)?)
     }
 
+    /// The stateless translator that a route leads to.
+    #[inline(always)]
+    pub(crate) fn translator_behind(&self, vrf: VrfId, destination: u32) -> Option<u16> {
+        match self.hops.get(self.hop_number(vrf, destination)? as usize)? {
+            Hop::Translate(number) => Some(*number),
+            _ => None,
+        }
+    }
+
     /// The stateless translator of an IPv6 destination, where a look at its prefix is enough to know.
     #[inline(always)]
     pub(crate) fn translator_of(&self, vrf: VrfId, destination: u128) -> Option<u16> {
@@ -365,6 +375,13 @@ impl Plan {
     #[inline]
     pub(crate) fn hop_number6(&self, vrf: VrfId, destination: u128) -> Option<u32> {
         self.fibs.get(vrf.index())?.lpm6.as_ref()?.lookup(destination)
+    }
+
+    /// The same, and how many first bits other addresses must share with this one to surely be led the same way.
+    #[inline]
+    pub(crate) fn hop_number6_around(&self, vrf: VrfId, destination: u128) -> Option<(u32, u8)> {
+        let (hop, bits) = self.fibs.get(vrf.index())?.lpm6.as_ref()?.lookup_around(destination);
+        Some((hop?, bits))
     }
 
     /// The IPv6 hop of that number.
@@ -429,7 +446,7 @@ pub(crate) const fn direction_of(side: Side) -> Option<Direction> {
 }
 
 /// Prefixes of stateless translators in which no more specific route leads elsewhere.
-fn whole_prefixes(snapshot: &Snapshot) -> Vec<(VrfId, Prefix6, u16)> {
+fn whole_prefixes(snapshot: &Snapshot) -> Vec<(VrfId, NatPrefix, u16)> {
     let is_whole = |vrf: VrfId, prefix: Prefix6, number: u16| {
         let inner = snapshot.routes6.iter().filter(|route| {
             route.vrf == vrf && route.prefix.len() >= prefix.len() && prefix.contains(route.prefix.address())
@@ -439,9 +456,9 @@ fn whole_prefixes(snapshot: &Snapshot) -> Vec<(VrfId, Prefix6, u16)> {
             && inner.into_iter().all(|route| route.next_hop == NextHop::Translate(number))
     };
     let all = (0u16..).zip(&snapshot.siit).flat_map(|(number, siit)| {
-        siit.translator.prefixes.iter().map(move |prefix| (siit.vrf, prefix.prefix(), number))
+        siit.translator.prefixes.iter().map(move |prefix| (siit.vrf, *prefix, number))
     });
-    all.filter(|(vrf, prefix, number)| is_whole(*vrf, *prefix, *number)).collect()
+    all.filter(|(vrf, prefix, number)| is_whole(*vrf, prefix.prefix(), *number)).collect()
 }
 
 fn common_of(snapshot: &Snapshot, interface: &Interface) -> Option<Common> {

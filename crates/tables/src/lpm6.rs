@@ -47,22 +47,23 @@ struct Trie {
 }
 
 impl Trie {
-    /// The entry of the longest prefix; `ip` without its first 16 bits.
+    /// The entry of the longest prefix, and how many bits of `ip`, which is without its first 16, were asked for it.
     #[inline]
-    fn lookup(&self, mut ip: u128) -> u32 {
-        let mut at = 0;
+    fn lookup(&self, mut ip: u128) -> (u32, u8) {
+        let (mut at, mut bits) = (0, 0);
         // Invariant: a node's numbers name nodes and leaves of its own trie; the loop ends with the address's bits.
         while let Some(node) = self.nodes.get(at) {
             let branch = (ip >> (128 - STRIDE)) as u32;
             let up_to = u64::MAX >> (63 - branch);
+            bits += STRIDE;
             if node.below >> branch & 1 == 0 {
                 let run = node.first_leaf + (node.begins & up_to).count_ones();
-                return self.leaves.get(run.wrapping_sub(1) as usize).copied().unwrap_or(0);
+                return (self.leaves.get(run.wrapping_sub(1) as usize).copied().unwrap_or(0), bits);
             }
             at = (node.first_node + (node.below & up_to).count_ones() - 1) as usize;
             ip <<= STRIDE;
         }
-        0
+        (0, bits)
     }
 
     fn bytes(&self) -> usize {
@@ -94,15 +95,24 @@ impl Lpm6 {
     /// The value of the longest prefix that holds the address (in host byte order).
     #[inline]
     pub fn lookup(&self, ip: u128) -> Option<u32> {
+        self.lookup_around(ip).0
+    }
+
+    /// The same, and how many of its first bits an address must share with this one to surely have the same answer: as many
+    /// as were asked, at most 128.
+    #[inline]
+    pub fn lookup_around(&self, ip: u128) -> (Option<u32>, u8) {
         let mut entry = self.root[(ip >> (128 - ROOT_BITS)) as u16 as usize];
+        let mut bits = 0;
         if entry & TRIE != 0 {
             // Invariant: the root names existing tries.
-            entry = self.tries.get((entry & !TRIE) as usize).map_or(0, |trie| trie.lookup(ip << ROOT_BITS));
+            let trie = self.tries.get((entry & !TRIE) as usize);
+            (entry, bits) = trie.map_or((0, 0), |trie| trie.lookup(ip << ROOT_BITS));
         }
         if entry == 0 {
             entry = self.default;
         }
-        entry.checked_sub(1)
+        (entry.checked_sub(1), (ROOT_BITS + bits).min(128))
     }
 
     /// Fetches the first entry of the address's way.

@@ -198,7 +198,8 @@ impl Delta {
     #[inline(always)]
     #[must_use]
     pub const fn apply(self, checksum: u16) -> u16 {
-        !fold32(!checksum as u32 + self.0 as u32)
+        let (sum, carry) = (!checksum).overflowing_add(self.0);
+        !(sum + carry as u16)
     }
 
     /// Updates the checksum in an ICMP message, the rest of whose header is as it is to be. Of zeros alone the sum is +0,

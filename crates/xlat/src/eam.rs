@@ -65,6 +65,15 @@ impl fmt::Display for BadTable {
 
 impl std::error::Error for BadTable {}
 
+/// An entry ready to be applied.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    v6: u128,
+    v4: u32,
+    /// See [`Entry::surplus`].
+    surplus: u8,
+}
+
 /// The explicit address mapping table. Immutable; a search is a binary one over ranges that do not overlap.
 ///
 /// Prefixes may overlap: the longest decides, for each direction on its own, as RFC 7757 §3.3 says, so the two
@@ -73,6 +82,8 @@ impl std::error::Error for BadTable {}
 #[derive(Clone, Debug, Default)]
 pub struct EamTable {
     entries: Box<[Entry]>,
+    /// The same entries as searches need them.
+    lines: Box<[Line]>,
     by_v4: Ranges<u32>,
     by_v6: Ranges<u128>,
 }
@@ -86,9 +97,11 @@ impl EamTable {
         if entries.len() > ENTRIES_MAX {
             return Err(BadTable::TooMany(entries.len()));
         }
-        if let Some(entry) = entries.iter().find(|entry| entry.surplus().is_none()) {
-            return Err(BadTable::SuffixTooShort(*entry));
-        }
+        let line = |entry: &Entry| {
+            let surplus = entry.surplus().ok_or(BadTable::SuffixTooShort(*entry))?;
+            Ok(Line { v6: entry.v6.address(), v4: entry.v4.address(), surplus })
+        };
+        let lines = entries.iter().map(line).collect::<Result<_, _>>()?;
         if let Some((first, second)) = same(entries, |entry| (entry.v4.address(), entry.v4.len())) {
             return Err(BadTable::SameV4(first, second));
         }
@@ -99,6 +112,7 @@ impl EamTable {
         let v6 = |entry: &Entry| (entry.v6.address(), entry.v6.last(), entry.v6.len());
         Ok(EamTable {
             entries: entries.into(),
+            lines,
             by_v4: Ranges::new(entries.iter().map(v4).collect(), |last| last.checked_add(1)),
             by_v6: Ranges::new(entries.iter().map(v6).collect(), |last| last.checked_add(1)),
         })
@@ -111,20 +125,18 @@ impl EamTable {
 
     /// The IPv6 address for an IPv4 address (both in host order) by the longest matching IPv4 prefix; `None` when
     /// there is none (RFC 7757 §3.3.1).
-    #[inline]
+    #[inline(always)]
     pub fn to_v6(&self, address: u32) -> Option<u128> {
-        let entry = self.entries.get(self.by_v4.find(address)?)?;
-        let suffix = u128::from(address ^ entry.v4.address());
-        Some(entry.v6.address() | suffix.unbounded_shl(entry.surplus()?.into()))
+        let line = self.lines.get(self.by_v4.find(address)?)?;
+        Some(line.v6 | u128::from(address ^ line.v4).unbounded_shl(line.surplus.into()))
     }
 
     /// The IPv4 address for an IPv6 address (both in host order) by the longest matching IPv6 prefix; bits that
     /// do not fit are discarded; `None` when no prefix matches (RFC 7757 §3.3.2).
-    #[inline]
+    #[inline(always)]
     pub fn to_v4(&self, address: u128) -> Option<u32> {
-        let entry = self.entries.get(self.by_v6.find(address)?)?;
-        let suffix = (address ^ entry.v6.address()).unbounded_shr(entry.surplus()?.into());
-        Some(entry.v4.address() | suffix as u32)
+        let line = self.lines.get(self.by_v6.find(address)?)?;
+        Some(line.v4 | (address ^ line.v6).unbounded_shr(line.surplus.into()) as u32)
     }
 
     /// Whether an IPv4 address is in the table.
@@ -166,6 +178,9 @@ fn same<K: Ord>(entries: &[Entry], key: impl Fn(&Entry) -> K) -> Option<(Entry, 
 /// Prefixes made into ranges that do not overlap, each with the longest prefix that covers it.
 #[derive(Clone, Debug, Default)]
 struct Ranges<A> {
+    /// The first and the last address of any prefix; all others need no search.
+    first: A,
+    last: A,
     /// First address of each range, ascending; a range ends where the next starts.
     starts: Box<[A]>,
     /// Index of the entry that covers the range, [`NOBODY`] for none.
@@ -179,11 +194,14 @@ const FEW: usize = 4;
 /// The owner of a range that no prefix covers.
 const NOBODY: u32 = u32::MAX;
 
-impl<A: Copy + Ord> Ranges<A> {
+impl<A: Copy + Default + Ord> Ranges<A> {
     /// Of prefixes given as first address, last address, length; `after` is the address behind one.
     fn new(prefixes: Vec<(A, A, u8)>, after: impl Fn(A) -> Option<A>) -> Ranges<A> {
         let mut order: Vec<(u32, A, A, u8)> =
             (0..).zip(prefixes).map(|(index, (first, last, len))| (index, first, last, len)).collect();
+        let (firsts, lasts) =
+            (order.iter().map(|(_, first, ..)| *first), order.iter().map(|(_, _, last, _)| *last));
+        let (first, last) = (firsts.min().unwrap_or_default(), lasts.max().unwrap_or_default());
         // An outer prefix comes before those inside it.
         order.sort_by_key(|(_, first, _, len)| (*first, *len));
         let (mut starts, mut owners, mut nests) = (Vec::new(), Vec::new(), Vec::new());
@@ -213,15 +231,14 @@ impl<A: Copy + Ord> Ranges<A> {
         while let Some((_, end)) = open.pop() {
             after(end).into_iter().for_each(|next| push(next, open.last().map_or(NOBODY, |(i, _)| *i)));
         }
-        Ranges { starts: starts.into(), owners: owners.into(), nests: nests.into() }
+        Ranges { first, last, starts: starts.into(), owners: owners.into(), nests: nests.into() }
     }
 
     /// The entry whose prefix is the longest around `address`.
-    #[inline]
+    #[inline(always)]
     fn find(&self, address: A) -> Option<usize> {
         // Most addresses are in no mapping, or there are a few mappings: neither is worth a search.
-        let (first, last) = (*self.starts.first()?, *self.starts.last()?);
-        if address < first || (address >= last && self.owners.last() == Some(&NOBODY)) {
+        if address < self.first || address > self.last {
             return None;
         }
         let behind = if self.starts.len() <= FEW {

@@ -43,7 +43,8 @@ pub const fn is_global(address: u32) -> bool {
 /// §5.3.7): this network, loopback, multicast, reserved, broadcast. Errors from there are translated all the same.
 #[inline(always)]
 pub const fn is_illegal_source_v4(address: u32) -> bool {
-    address >> 24 == 0 || address >> 24 == 127 || address >= 0xe000_0000
+    let net = address >> 24;
+    net.wrapping_sub(1) >= 0xdf || net == 127
 }
 
 /// As [`is_illegal_source_v4`] for IPv6 (RFC 7915 §5.1): unspecified, loopback, multicast, IPv4-mapped

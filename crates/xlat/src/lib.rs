@@ -27,6 +27,7 @@
 
 pub mod eam;
 mod error;
+pub mod exchange;
 pub mod global;
 pub mod icmp;
 pub mod prefix;

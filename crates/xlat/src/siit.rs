@@ -88,7 +88,7 @@ impl Siit {
     ///
     /// # Errors
     /// [`NotEmbedded`].
-    #[inline]
+    #[inline(always)]
     pub fn v4_of(&self, address: u128) -> Result<u32, NotEmbedded> {
         if let Some(found) = self.eam.to_v4(address) {
             return Ok(found);
@@ -101,17 +101,19 @@ impl Siit {
     ///
     /// # Errors
     /// [`NotEmbedded`]; `Outside` without a prefix.
-    #[inline]
+    #[inline(always)]
     pub fn v6_of(&self, address: u32) -> Result<u128, NotEmbedded> {
         self.eam.to_v6(address).map_or_else(|| self.v6_by_prefix(address), Ok)
     }
 
     /// As [`Siit::v6_of`] without the explicit mappings, as hairpinned packets need it.
+    #[inline(always)]
     fn v6_by_prefix(&self, address: u32) -> Result<u128, NotEmbedded> {
         self.prefixes.first().map_or(Err(NotEmbedded::Outside), |prefix| prefix.embed_checked(address))
     }
 
     /// As [`Siit::v6_of`] for the address of a packet that hairpinning may concern (RFC 7757 §4.2.1).
+    #[inline(always)]
     fn v6_of_peer(&self, address: u32) -> Result<u128, NotEmbedded> {
         // A translator of explicit mappings alone has nothing else to go by.
         if self.no_hairpinning || self.prefixes.is_empty() {
@@ -121,14 +123,12 @@ impl Siit {
         }
     }
 
-    /// Both ends of a packet to IPv4 that is no ICMP error: source and destination there.
-    ///
-    /// # Errors
-    /// [`Denied`].
+    /// Both ends of a packet to IPv4 that is no ICMP error: source and destination there. `None` where [`Siit::to_v4`] says
+    /// why not. The caller has seen that hosts may send from its source ([`is_illegal_source_v6`]).
     #[inline(always)]
-    pub fn ends_to_v4(&self, src: u128, dst: u128) -> Result<(u32, u32), Denied> {
-        let dst = self.destination_v4(src, dst)?;
-        Ok((source_v4(self.v4_of(src))?, dst))
+    pub fn ends_to_v4(&self, src: u128, dst: u128) -> Option<(u32, u32)> {
+        let (dst, src) = (self.v4_of(dst).ok()?, self.v4_of(src).ok()?);
+        (!is_illegal_source_v4(dst) && !is_illegal_source_v4(src)).then_some((src, dst))
     }
 
     /// The destination of a packet to IPv4, if its source is one that a host may have.
@@ -142,14 +142,12 @@ impl Siit {
         if is_illegal_source_v4(dst) { Err(Denied::UnmappedDestination) } else { Ok(dst) }
     }
 
-    /// Both ends of a packet to IPv6 that is no ICMP error: source and destination there.
-    ///
-    /// # Errors
-    /// [`Denied`].
+    /// Both ends of a packet to IPv6 that is no ICMP error: source and destination there. `None` where [`Siit::to_v6`] says
+    /// why not. The caller has seen that hosts may send from its source ([`is_illegal_source_v4`]).
     #[inline(always)]
-    pub fn ends_to_v6(&self, src: u32, dst: u32) -> Result<(u128, u128), Denied> {
-        let dst = self.v6_of(dst).map_err(denied_destination)?;
-        Ok((self.source_v6(src)?, dst))
+    pub fn ends_to_v6(&self, src: u32, dst: u32) -> Option<(u128, u128)> {
+        let dst = self.v6_of(dst).ok()?;
+        Some((self.v6_of_peer(src).ok()?, dst))
     }
 
     #[inline(always)]

@@ -118,7 +118,7 @@ pub(crate) fn header(
 
 /// The flags of an IPv4 packet of `length` octets that had no fragment header (RFC 7915 §5.1).
 #[inline(always)]
-const fn flags_of(length: usize) -> u16 {
+pub(crate) const fn flags_of(length: usize) -> u16 {
     if length <= FRAGMENTABLE_MAX { 0 } else { FLAG_DF }
 }
 

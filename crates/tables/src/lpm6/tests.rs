@@ -130,7 +130,10 @@ fn a_full_internet_table_fits_and_answers_as_the_naive_one() {
     for _ in 0..50_000 {
         let (address, len) = internet_prefix(&mut state);
         let ip = address | random(&mut state) & !mask(u128::MAX, len);
-        assert_eq!(table.lookup(ip), naive.lookup(ip));
+        let (found, bits) = table.lookup_around(ip);
+        assert_eq!(found, naive.lookup(ip));
+        let beside = ip ^ u128::from(random(&mut state)).unbounded_shl(64).unbounded_shr(bits.into());
+        assert_eq!(table.lookup(beside), found, "{beside:x} beside {ip:x}/{bits}");
     }
 }
 
@@ -193,6 +196,12 @@ proptest! {
             let table = b.snapshot();
             for ip in &asked {
                 prop_assert_eq!(table.lookup(*ip), naive.lookup(*ip));
+                let (found, bits) = table.lookup_around(*ip);
+                prop_assert_eq!(found, table.lookup(*ip));
+                let apart = u128::MAX.unbounded_shr(bits.into());
+                for other in asked.iter().map(|other| ip ^ (ip ^ other) & apart).chain([*ip ^ apart]) {
+                    prop_assert_eq!(naive.lookup(other), found, "{:x} beside {:x}/{}", other, ip, bits);
+                }
             }
             if let Some((table, answers)) = &published {
                 let now: Vec<_> = asked.iter().take(answers.len()).map(|ip| table.lookup(*ip)).collect();
