@@ -285,7 +285,7 @@ pub(crate) struct Driver<'a> {
 }
 
 /// Packets that the vectors leave together.
-const QUAD: usize = 4;
+pub(crate) const QUAD: usize = 4;
 
 impl Driver<'_> {
     /// First turn: headers checked, sessions hashed, index buckets on their way. Packets of one version that come one
@@ -519,6 +519,14 @@ impl Driver<'_> {
         };
         owner.is_none_or(|owner| Some(owner) == self.owner)
     }
+}
+
+/// The common packets of IPv6 to an inside interface that begin with `link`, as [`crate::parse::recognise_six`] knows them.
+#[inline(always)]
+pub(crate) fn pattern_six<const TAG: usize>(common: &Common, link: [u64; 3]) -> Pattern {
+    // No session is known by addresses of IPv4 alone.
+    let masks = link_masks(TAG, Family::V6);
+    Pattern { link, masks, checks_destination: false, ..pattern::<true, TAG>(common) }
 }
 
 /// The common packets of IPv4 to an interface, as [`recognise`] knows them.

@@ -8,8 +8,8 @@ use carrack_wire::ipv6::{HEADER_LEN, is_link_local, is_multicast};
 use carrack_xlat::exchange::{SIX_BYTES, SIX_GROWTH};
 
 use crate::exits::Exit;
-use crate::express::Driver;
-use crate::parse::{SeenSix, recognise_six};
+use crate::express::{Driver, QUAD, pattern_six};
+use crate::parse::recognise_six;
 use crate::worker::Worker;
 
 /// Ethernet without tags.
@@ -17,9 +17,7 @@ const UNTAGGED: usize = 14;
 
 /// The packet from IPv6 as one that may open a session here: `flow` is what those of either version have.
 pub(crate) fn opening_six(pass: &Pass, flow: Flow, frame: &[u8]) -> Option<Flow> {
-    let head = frame.get(usize::from(flow.l3)..)?.first_chunk::<HEADER_LEN>()?;
-    let address = |at: usize| head.get(at..).and_then(|b| b.first_chunk()).copied().map(u128::from_be_bytes);
-    let (src6, dst6) = (address(8)?, address(24)?);
+    let (src6, dst6) = addresses_of(frame.get(usize::from(flow.l3)..)?)?;
     // No session vouches for the source yet.
     may_be_answered(src6).then_some(Flow {
         src: 0,
@@ -46,33 +44,78 @@ impl Driver<'_> {
     #[inline(never)]
     pub(crate) fn recognise_six<const TAG: usize>(&self, frames: &[Frame], passes: &mut [Pass]) -> usize {
         let Some(link) = &self.common.link6 else { return 1 };
+        let mut known = 0;
+        loop {
+            let (frames, passes) =
+                (frames.get(known..).unwrap_or(&[]), passes.get_mut(known..).unwrap_or(&mut []));
+            let quads = self.recognise_six_quads::<TAG>(link, frames, passes);
+            let (frames, passes) =
+                (frames.get(quads..).unwrap_or(&[]), passes.get_mut(quads..).unwrap_or(&mut []));
+            // As with IPv4: the group in which there is something else is looked at one by one.
+            let alone = if self.quads.is_some() { frames.len().min(QUAD) } else { frames.len() };
+            let found = self.recognise_six_alone::<TAG>(link, frames.get(..alone).unwrap_or(&[]), passes);
+            known += quads + found;
+            if found < alone || found == frames.len() {
+                return known.max(1);
+            }
+        }
+    }
+
+    /// By vectors, as far as groups of four are common packets of IPv6: how many.
+    #[inline(always)]
+    fn recognise_six_quads<const TAG: usize>(
+        &self,
+        link: &[u64; 3],
+        frames: &[Frame],
+        passes: &mut [Pass],
+    ) -> usize {
+        let Some(quads) = self.quads else { return 0 };
+        let known = quads.recognise_six::<TAG>(&pattern_six::<TAG>(&self.common, *link), frames, passes);
+        for (frame, pass) in frames.iter().zip(passes).take(known) {
+            // Invariant: the vectors have seen that the headers are there.
+            let Some(ends) = frame.bytes().get(UNTAGGED + TAG..).and_then(addresses_of) else { break };
+            self.place_six(ends, Some(pass.state), pass);
+        }
+        known
+    }
+
+    /// One by one, up to a packet that is no common one of IPv6: how many.
+    #[inline(always)]
+    fn recognise_six_alone<const TAG: usize>(
+        &self,
+        link: &[u64; 3],
+        frames: &[Frame],
+        passes: &mut [Pass],
+    ) -> usize {
         for (at, (frame, pass)) in frames.iter().zip(passes).enumerate() {
             pass.forget();
-            match recognise_six::<TAG>(&self.common, link, frame.bytes()) {
-                Some(seen) => self.note_six(&seen, pass),
-                None => return at.max(1),
-            }
+            let Some(seen) = recognise_six::<TAG>(&self.common, link, frame.bytes()) else { return at };
+            (pass.ports, pass.total, pass.six) = (seen.ports, seen.total, true);
+            let state = common_state_from_inside(seen.proto, seen.bits);
+            self.place_six((seen.src, seen.dst), state, pass);
         }
         frames.len()
     }
 
-    /// A common packet of IPv6: one to a NAT64 prefix?
+    /// Is a common packet of IPv6 to a NAT64 prefix, or to a stateless translator's? `state` is what its session must be in.
     #[inline(always)]
-    fn note_six(&self, seen: &SeenSix, pass: &mut Pass) {
+    fn place_six(&self, (src, dst): (u128, u128), state: Option<u16>, pass: &mut Pass) {
         let vrf = self.common.vrf;
-        let Some((via, destination)) = self.tables.embedded(vrf, seen.dst) else {
+        let Some((via, destination)) = self.tables.embedded(vrf, dst) else {
+            let total = pass.total;
+            pass.forget();
             return if self.common.stateless {
-                self.note_stateless_six(seen, pass)
+                self.note_stateless_six((src, dst), total, pass)
             };
         };
-        let Some(state) = common_state_from_inside(seen.proto, seen.bits) else { return };
-        if self.owner.is_some_and(|own| self.tables.directory().owner_of_six(vrf, via, seen.src) != own) {
-            return;
-        }
-        let hash = self.tables.hash_six((seen.src, via), destination, seen.ports, vrf, seen.proto);
+        let is_ours = self.owner.is_none_or(|own| self.tables.directory().owner_of_six(vrf, via, src) == own);
+        let Some(state) = state.filter(|_| is_ours) else { return pass.forget() };
+        // Invariant: of a state the lower half is the protocol.
+        let proto = Proto::from_index(state as u8);
+        let hash = self.tables.hash_six((src, via), destination, pass.ports, vrf, proto);
         self.tables.fetch_bucket(hash);
         (pass.addresses, pass.hash) = (u64::from(via) << 32 | u64::from(destination), hash);
-        (pass.ports, pass.state, pass.total, pass.six) = (seen.ports, state, seen.total, true);
+        pass.state = state;
     }
 
     /// Third turn for a packet from IPv6: the port whose queue it now belongs in, or `None` and nothing has changed.
@@ -129,6 +172,14 @@ impl Driver<'_> {
         put_link(exit, frame);
         Some(exit.port)
     }
+}
+
+/// Source and destination of an IPv6 packet.
+#[inline(always)]
+pub(crate) fn addresses_of(packet: &[u8]) -> Option<(u128, u128)> {
+    let head = packet.first_chunk::<HEADER_LEN>()?;
+    let address = |at: usize| head.get(at..).and_then(|b| b.first_chunk()).copied().map(u128::from_be_bytes);
+    Some((address(8)?, address(24)?))
 }
 
 /// Writes the link header before the packet.

@@ -8,8 +8,8 @@ use carrack_xlat::Siit;
 use carrack_xlat::exchange::{Ends, SIX_BYTES, SIX_GROWTH};
 
 use crate::express::Driver;
-use crate::express6::{may_be_answered, put_link};
-use crate::parse::{SeenSix, in_transit};
+use crate::express6::{addresses_of, may_be_answered, put_link};
+use crate::parse::in_transit;
 
 /// Ethernet without tags.
 const UNTAGGED: usize = 14;
@@ -38,12 +38,12 @@ impl Driver<'_> {
 
     /// The same for a common IPv6 packet that goes to no NAT64 prefix.
     #[inline(always)]
-    pub(crate) fn note_stateless_six(&self, seen: &SeenSix, pass: &mut Pass) {
-        if let Some(number) = self.plan.translator_of(self.common.vrf, seen.dst)
-            && may_be_answered(seen.src)
-            && !(self.common.crosses && self.tables.directory().is_embedded(self.common.vrf, seen.dst))
+    pub(crate) fn note_stateless_six(&self, (src, dst): (u128, u128), total: u16, pass: &mut Pass) {
+        if let Some(number) = self.plan.translator_of(self.common.vrf, dst)
+            && may_be_answered(src)
+            && !(self.common.crosses && self.tables.directory().is_embedded(self.common.vrf, dst))
         {
-            (pass.six, pass.ports, pass.stateless) = (true, number.into(), seen.total);
+            (pass.six, pass.ports, pass.stateless) = (true, number.into(), total);
         }
     }
 
@@ -68,13 +68,7 @@ impl Driver<'_> {
     #[inline(always)]
     fn stateless_to_four(&mut self, siit: &Siit, l3: usize, total: usize, frame: &mut Frame) -> Option<u16> {
         let packet = frame.bytes_mut().get_mut(l3..)?.first_chunk_mut::<SIX_BYTES>()?;
-        let address = |at: usize| {
-            packet
-                .get(at..)
-                .and_then(|rest| rest.first_chunk())
-                .map_or(0, |bytes| u128::from_be_bytes(*bytes))
-        };
-        let (src6, dst6) = (address(8), address(24));
+        let (src6, dst6) = addresses_of(packet)?;
         let (src, dst) = siit.ends_to_v4(src6, dst6)?;
         let exit = self.exits.find(self.plan, self.neighbours, self.common.vrf, dst)?;
         if total > usize::from(exit.mtu) + SIX_GROWTH {

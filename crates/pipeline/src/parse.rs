@@ -5,7 +5,7 @@ mod tests;
 
 use carrack_base::{Family, PortId, Proto, Reason};
 use carrack_nat::{Direction, Flow, Kind};
-use carrack_vector::COMMON_BYTES;
+use carrack_vector::{COMMON_BYTES, COMMON_BYTES_SIX};
 use carrack_wire::ethernet::{MacAddr, ethertype};
 use carrack_wire::icmpv4::{Class, class_of};
 use carrack_wire::ipv4::protocol::ESP;
@@ -158,7 +158,7 @@ pub(crate) fn recognise_six<const TAG: usize>(
     link: &[u64; 3],
     frame: &[u8],
 ) -> Option<SeenSix> {
-    const BYTES: usize = 14 + SIX_BYTES;
+    const _: () = assert!(COMMON_BYTES_SIX == 14 + SIX_BYTES);
     let (head, masks) = (frame.first_chunk::<COMMON_BYTES>()?, link_masks(TAG, Family::V6));
     let seen = [long_at(head, 0), long_at(head, 8), if TAG > 0 { long_at(head, 16) } else { 0 }];
     let mut differs = (seen[0] ^ link[0]) & masks[0] | (seen[1] ^ link[1]) & masks[1];
@@ -169,7 +169,7 @@ pub(crate) fn recognise_six<const TAG: usize>(
         return None;
     }
     // From here on as if there were no tags.
-    let (packet, length) = (frame.get(TAG..)?.first_chunk::<BYTES>()?, frame.len() - TAG);
+    let (packet, length) = (frame.get(TAG..)?.first_chunk::<COMMON_BYTES_SIX>()?, frame.len() - TAG);
     let half = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
     let (payload, number, hop_limit) = (half(18), packet[20], packet[21]);
     if usize::from(payload) + 54 > length || hop_limit <= 1 || payload > u16::MAX - 40 {

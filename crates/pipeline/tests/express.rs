@@ -8,7 +8,7 @@ use carrack_nat::Rng;
 use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
 use carrack_nat::row::Filter;
 use carrack_pipeline::mailbox::{Capture, CaptureSlot, Command, Dump, PacketFilter, Row, Table};
-use carrack_pipeline::snapshot::{EamHosts, SiitInstance};
+use carrack_pipeline::snapshot::{EamHosts, NextHop, Route, SiitInstance};
 use carrack_pipeline::translators::TranslatorRow;
 use carrack_wire::checksum;
 use carrack_wire::tcp::flag;
@@ -174,15 +174,28 @@ fn express_lane_and_general_stages_translate_between_versions_alike() {
 #[test]
 fn express_lane_and_general_stages_translate_without_a_session_alike() {
     let stateless = |has_nat: bool| {
-        world6_with(|s| {
-            let entry =
-                Entry { v4: "198.18.5.0/28".parse().unwrap(), v6: "2001:db8:1::/124".parse().unwrap() };
+        let mut world = world6_with(|s| {
+            let entry = |(v4, v6): &(&str, &str)| Entry { v4: v4.parse().unwrap(), v6: v6.parse().unwrap() };
+            let entries: Vec<_> = MAPPINGS.iter().map(entry).collect();
             let translator = Siit {
                 prefixes: vec![NatPrefix::new("2001:db8:64::/96".parse().unwrap()).unwrap()],
-                eam: EamTable::new(&[entry]).unwrap(),
-                rules: Rules { lowest_ipv6_mtu: 1_300, ..Rules::default() },
+                eam: EamTable::new(&entries).unwrap(),
+                rules: Rules {
+                    lowest_ipv6_mtu: 1_300,
+                    tos: (!has_nat).then_some(9),
+                    zero_traffic_class: has_nat,
+                    ..Rules::default()
+                },
                 ..Siit::default()
             };
+            // Ways that part within a mapping.
+            let gateway = |of, to| NextHop::Gateway(IfIndex(of), ip6(to));
+            for (prefix, next_hop) in [
+                ("2001:db8:9::/48", gateway(IF_IN, "2001:db8:1::5")),
+                ("2001:db8:9::8/125", gateway(IF_VLAN, "2001:db8:3::5")),
+            ] {
+                s.routes6.push(Route { vrf: VrfId(0), prefix: prefix.parse().unwrap(), next_hop });
+            }
             let instance = SiitInstance {
                 name: "siit".into(),
                 vrf: VrfId(0),
@@ -197,12 +210,22 @@ fn express_lane_and_general_stages_translate_without_a_session_alike() {
             if !has_nat {
                 s.nat = std::sync::Arc::default();
             }
-        })
+        });
+        world.know6(IF_IN, "2001:db8:1::c");
+        world
     };
     for has_nat in [true, false] {
         (1..=6).for_each(|seed| both_ways_are_one(seed, || stateless(has_nat), any_stateless_packet));
     }
 }
+
+/// The hosts of the stateless translator. The last are none that packets come from (RFC 7915 §5.1).
+const MAPPINGS: [(&str, &str); 4] = [
+    ("198.18.5.0/28", "2001:db8:1::/124"),
+    ("198.18.6.0/28", "2001:db8:9::/124"),
+    ("198.18.7.0/30", "2001:db8:9:7::/64"),
+    ("198.18.8.0/28", "::ffff:198.18.8.0/124"),
+];
 
 /// As [`any_packet_of_both`], to and from a stateless translator's hosts too.
 fn any_stateless_packet(rng: &mut Rng, port: u16, tags: &[u16], endpoints: &[(u32, u16)]) -> Vec<u8> {
@@ -211,9 +234,13 @@ fn any_stateless_packet(rng: &mut Rng, port: u16, tags: &[u16], endpoints: &[(u3
     }
     let from =
         if port == OUT { e(REMOTES[rng.below(REMOTES.len())]).0 } else { HOSTS[rng.below(HOSTS.len())] };
-    let to = ["198.18.5.5", "198.18.5.6", "198.18.5.9"][rng.below(3)];
+    let from = if rng.below(32) == 0 { ["224.0.0.5", "127.0.0.1"][rng.below(2)] } else { from };
+    // No flipped bit makes any of them the router's own address, which answers with an identification out of turn.
+    let to = ["198.18.5.6", "198.18.5.12", "198.18.5.10", "198.18.6.1", "198.18.6.9", "198.18.7.2"];
+    // Bursts to one host are common.
+    let to = to[rng.below(to.len()).min(rng.below(to.len()))];
     let long = vec![3; [0, 40, 1_230, 1_300, 1_460][rng.below(5)]];
-    let mut base = packet(port, from, to).payload(&long);
+    let mut base = packet(port, from, to).payload(&long).tos(rng.next_u16() as u8);
     if rng.below(2) == 0 {
         base = base.dont_fragment();
     }
@@ -249,7 +276,10 @@ fn any_packet_of_both(rng: &mut Rng, port: u16, tags: &[u16], endpoints: &[(u32,
         [] => ["2001:db8:1::5", "2001:db8:1::6"][rng.below(2)],
         _ => "2001:db8:3::5",
     };
+    let host =
+        if rng.below(16) == 0 { ["2001:db8:9:7:8000::", "::ffff:198.18.8.2"][rng.below(2)] } else { host };
     let (remote, dport) = e(REMOTES[rng.below(REMOTES.len())]);
+    let remote = if rng.below(32) == 0 { "127.0.0.9" } else { remote };
     let [a, b, c, d] = ip(remote).to_be_bytes();
     let to = match rng.below(3) {
         0 => format!("2001:db8:65{a:02x}:{b:02x}{c:02x}:{d:02x}::"),
@@ -258,7 +288,7 @@ fn any_packet_of_both(rng: &mut Rng, port: u16, tags: &[u16], endpoints: &[(u32,
     let from = 1_000 + rng.below(3) as u16;
     let long = vec![3; [0, 40, 1_220, 1_300][rng.below(4)]];
     let bits = [flag::ACK, flag::ACK | flag::PSH, flag::SYN, flag::FIN | flag::ACK, flag::RST][rng.below(5)];
-    let base = packet6(port, host, &to).payload(&long);
+    let base = packet6(port, host, &to).payload(&long).tos(rng.next_u16() as u8);
     let mut frame = match rng.below(8) {
         0..4 => base.udp(from, dport).build(),
         4..7 => base.tcp(from, dport, bits).build(),

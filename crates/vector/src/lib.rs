@@ -19,3 +19,5 @@ pub use without::Quads;
 /// Bytes that every common IPv4 packet has: Ethernet, IPv4 and TCP up to its checksum. A UDP packet of no more than ten
 /// bytes that nobody padded to Ethernet's minimum takes the longer way.
 pub const COMMON_BYTES: usize = 52;
+/// The same of a common IPv6 packet.
+pub const COMMON_BYTES_SIX: usize = 72;

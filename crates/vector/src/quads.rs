@@ -1,12 +1,15 @@
 //! Four packets at once with AVX2: each of four 64-bit lanes is a packet.
 
+mod sixes;
+
 use std::arch::x86_64::{
     __m128i, __m256i, _mm_setr_epi8, _mm_storeu_si128, _mm256_add_epi32, _mm256_add_epi64,
     _mm256_alignr_epi8, _mm256_and_si256, _mm256_andnot_si256, _mm256_blendv_epi8,
     _mm256_broadcastsi128_si256, _mm256_castsi256_si128, _mm256_cmpeq_epi32, _mm256_cmpeq_epi64,
     _mm256_cmpgt_epi64, _mm256_extracti128_si256, _mm256_loadu2_m128i, _mm256_or_si256, _mm256_set_epi64x,
     _mm256_set1_epi64x, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi64, _mm256_srli_epi32,
-    _mm256_srli_epi64, _mm256_testz_si256, _mm256_unpackhi_epi64, _mm256_unpacklo_epi64, _mm256_xor_si256,
+    _mm256_srli_epi64, _mm256_sub_epi64, _mm256_testz_si256, _mm256_unpackhi_epi64, _mm256_unpacklo_epi64,
+    _mm256_xor_si256,
 };
 
 use carrack_base::Proto;
@@ -44,6 +47,18 @@ impl Quads {
     ) -> usize {
         // SAFETY: a value of this type is only made where the processor has AVX2.
         unsafe { recognise::<TAG>(pattern, frames, passes) }
+    }
+
+    /// The same of common IPv6 packets. Their passes have neither addresses nor hash.
+    #[must_use]
+    pub fn recognise_six<const TAG: usize>(
+        self,
+        pattern: &Pattern,
+        frames: &[Frame],
+        passes: &mut [Pass],
+    ) -> usize {
+        // SAFETY: a value of this type is only made where the processor has AVX2.
+        unsafe { sixes::recognise::<TAG>(pattern, frames, passes) }
     }
 }
 
@@ -127,26 +142,42 @@ impl Heads {
         if bytes.iter().any(|frame| frame.len() < COMMON_BYTES + TAG) {
             return None;
         }
-        let [a, b, c, d] = bytes.map(<[u8]>::as_ptr);
-        let pairs = |at: usize| {
-            // SAFETY: callers ask for 16 bytes that end at 24, or at TAG + 48, at most; each frame has TAG + 52 or more.
-            unsafe {
-                [
-                    _mm256_loadu2_m128i(c.add(at).cast(), a.add(at).cast()),
-                    _mm256_loadu2_m128i(d.add(at).cast(), b.add(at).cast()),
-                ]
-            }
-        };
-        let [a, b, c, d] = bytes.map(|frame| frame.len() as i64 - TAG as i64 - UNTAGGED);
+        // SAFETY: 16 bytes that end at 24, or at TAG + 48, at most; each frame has TAG + 52 or more.
+        let pairs = |at: usize| unsafe { pairs(&bytes, at) };
         Some(Self {
             link: pairs(0),
             behind: pairs(if TAG > 0 { 8 } else { 0 }),
             before: pairs(TAG),
             low: pairs(TAG + 16),
             high: pairs(TAG + 32),
-            room: _mm256_set_epi64x(d, c, b, a),
+            room: room::<TAG>(&bytes),
         })
     }
+}
+
+/// Sixteen bytes of each frame from `at`.
+///
+/// # Safety
+/// Each frame has so many.
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn pairs(frames: &[&[u8]; QUAD], at: usize) -> [__m256i; 2] {
+    let [a, b, c, d] = frames.map(<[u8]>::as_ptr);
+    // SAFETY: as the caller says.
+    unsafe {
+        [
+            _mm256_loadu2_m128i(c.add(at).cast(), a.add(at).cast()),
+            _mm256_loadu2_m128i(d.add(at).cast(), b.add(at).cast()),
+        ]
+    }
+}
+
+/// Bytes of the frames behind their link headers.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn room<const TAG: usize>(frames: &[&[u8]; QUAD]) -> __m256i {
+    let [a, b, c, d] = frames.map(|frame| frame.len() as i64 - TAG as i64 - UNTAGGED);
+    _mm256_set_epi64x(d, c, b, a)
 }
 
 /// What the headers of four common packets say, by packet.
@@ -171,17 +202,7 @@ impl Seen {
         let word4 = _mm256_unpacklo_epi64(heads.high[0], heads.high[1]);
         let word5 = _mm256_unpackhi_epi64(heads.high[0], heads.high[1]);
 
-        let mut bad = differs(&heads.link, wanted.link, wanted.masks);
-        if TAG > 0 {
-            bad = _mm256_or_si256(bad, differs(&heads.behind, wanted.behind, wanted.behind_masks));
-        }
-        let ours = _mm256_or_si256(
-            _mm256_cmpeq_epi32(heads.link[0], wanted.mac_tail),
-            _mm256_cmpeq_epi32(heads.link[1], wanted.mac_tail),
-        );
-        // The source's last four bytes are the third of four words.
-        let tail = _mm256_set_epi64x(0xffff_ffff, 0, 0xffff_ffff, 0);
-        bad = _mm256_or_si256(bad, _mm256_and_si256(ours, tail));
+        let mut bad = links_differ::<TAG>(&heads.link, &heads.behind, wanted);
 
         // Bytes 16 to 23: total length, identification, fragment, TTL, protocol.
         bad = _mm256_or_si256(bad, _mm256_and_si256(word2, all(0xff3f << 32)));
@@ -196,24 +217,14 @@ impl Seen {
         let is_tcp = _mm256_cmpeq_epi64(protocol, all(6));
         bad = _mm256_or_si256(bad, _mm256_xor_si256(_mm256_or_si256(is_udp, is_tcp), all(-1)));
 
-        // UDP's length and TCP's header: at least 8 and 20 bytes, at most what the packet has.
-        let datagram = _mm256_shuffle_epi8(word4, halves(6));
-        let header = _mm256_and_si256(_mm256_srli_epi64::<50>(word5), all(0x3c));
-        let length = _mm256_blendv_epi8(header, datagram, is_udp);
-        let least = _mm256_blendv_epi8(all(20), all(8), is_udp);
-        bad = _mm256_or_si256(bad, _mm256_cmpgt_epi64(least, length));
-        bad = _mm256_or_si256(bad, _mm256_cmpgt_epi64(_mm256_add_epi64(length, all(HEADER_BYTES)), total));
-
-        let bits = _mm256_srli_epi64::<56>(word5);
-        let is_first = _mm256_and_si256(
-            _mm256_cmpeq_epi64(_mm256_and_si256(bits, all(FIRST)), all(SYN)),
-            wanted.takes_first_syn,
-        );
-        let changes_nothing =
-            _mm256_cmpeq_epi64(_mm256_and_si256(bits, all(CHANGES)), _mm256_setzero_si256());
-        let is_nothing = _mm256_cmpeq_epi64(_mm256_and_si256(bits, all(OTHERS)), _mm256_setzero_si256());
-        let is_flow = _mm256_or_si256(is_first, _mm256_andnot_si256(is_nothing, changes_nothing));
-        bad = _mm256_or_si256(bad, _mm256_andnot_si256(is_flow, is_tcp));
+        let length = Lengths {
+            datagram: _mm256_shuffle_epi8(word4, halves(6)),
+            header: _mm256_and_si256(_mm256_srli_epi64::<50>(word5), all(0x3c)),
+            payload: _mm256_sub_epi64(total, all(HEADER_BYTES)),
+        };
+        bad = _mm256_or_si256(bad, length.differ(is_udp));
+        let (is_odd, is_first) = control_bits(_mm256_srli_epi64::<56>(word5), wanted);
+        bad = _mm256_or_si256(bad, _mm256_and_si256(is_odd, is_tcp));
 
         bad = _mm256_or_si256(bad, _mm256_and_si256(not_in_transit(word3), wanted.checks_destination));
         (_mm256_testz_si256(bad, bad) == 1).then_some(Self { total, is_udp, is_first })
@@ -242,9 +253,23 @@ impl Seen {
                 _mm256_unpackhi_epi64(zero, key),
             ),
         ];
-        let [_, _, ports, state] = UNKNOWN;
-        let ports =
-            _mm256_or_si256(_mm256_srli_epi64::<32>(_mm256_unpackhi_epi64(ends[0], ends[1])), all(ports));
+        let ports = _mm256_srli_epi64::<32>(_mm256_unpackhi_epi64(ends[0], ends[1]));
+        self.put_rows(UNKNOWN, ends, ports, wanted, passes);
+    }
+
+    /// Writes the rows: what is known beforehand, the two words of each packet's key, its ports.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn put_rows(
+        &self,
+        [_, _, ports, state]: [u64; 4],
+        ends: [__m256i; 2],
+        seen_ports: __m256i,
+        wanted: &Wanted,
+        passes: &mut [Pass; QUAD],
+    ) {
+        let all = |word: u64| _mm256_set1_epi64x(word as i64);
+        let ports = _mm256_or_si256(seen_ports, all(ports));
         let tcp = _mm256_blendv_epi8(wanted.tcp, wanted.first_syn, self.is_first);
         let state = _mm256_or_si256(_mm256_blendv_epi8(tcp, wanted.udp, self.is_udp), all(state));
         let state = _mm256_or_si256(state, _mm256_slli_epi64::<16>(self.total));
@@ -255,11 +280,51 @@ impl Seen {
     }
 }
 
+/// What a packet has behind its IP header, in bytes.
+struct Lengths {
+    /// By UDP's header.
+    datagram: __m256i,
+    /// TCP's header.
+    header: __m256i,
+    /// By the IP header.
+    payload: __m256i,
+}
+
+impl Lengths {
+    /// Not zero where UDP's length or TCP's header is none: at least 8 and 20 bytes, at most what the packet has.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn differ(&self, is_udp: __m256i) -> __m256i {
+        let all = |word: i64| _mm256_set1_epi64x(word);
+        let length = _mm256_blendv_epi8(self.header, self.datagram, is_udp);
+        let least = _mm256_blendv_epi8(all(20), all(8), is_udp);
+        _mm256_or_si256(_mm256_cmpgt_epi64(least, length), _mm256_cmpgt_epi64(length, self.payload))
+    }
+}
+
+/// All ones where TCP's control bits, the lowest eight, are none of a common packet, and where they are those of a first SYN
+/// that is.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn control_bits(bits: __m256i, wanted: &Wanted) -> (__m256i, __m256i) {
+    let (all, zero) = (|word: i64| _mm256_set1_epi64x(word), _mm256_setzero_si256());
+    let is_first = _mm256_and_si256(
+        _mm256_cmpeq_epi64(_mm256_and_si256(bits, all(FIRST)), all(SYN)),
+        wanted.takes_first_syn,
+    );
+    let changes_nothing = _mm256_cmpeq_epi64(_mm256_and_si256(bits, all(CHANGES)), zero);
+    let is_nothing = _mm256_cmpeq_epi64(_mm256_and_si256(bits, all(OTHERS)), zero);
+    let is_flow = _mm256_or_si256(is_first, _mm256_andnot_si256(is_nothing, changes_nothing));
+    (_mm256_xor_si256(is_flow, all(-1)), is_first)
+}
+
 /// What is in the words of a row of which nothing is known. The first two are for others to fill.
-const UNKNOWN: [u64; 4] = {
+const UNKNOWN: [u64; 4] = words_of(Pass::UNKNOWN);
+
+const fn words_of(pass: Pass) -> [u64; 4] {
     // SAFETY: a pass has no padding and 32 bytes; what its fields hold is four words as well.
-    unsafe { std::mem::transmute::<Pass, [u64; 4]>(Pass::UNKNOWN) }
-};
+    unsafe { std::mem::transmute::<Pass, [u64; 4]>(pass) }
+}
 
 /// Control bits of TCP (RFC 9293 §3.1): FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32.
 const SYN: i64 = 2;
@@ -285,6 +350,24 @@ fn put(first: __m256i, second: __m256i, low: &mut Pass, high: &mut Pass) {
     };
     put(low, _mm256_castsi256_si128(first), _mm256_castsi256_si128(second));
     put(high, _mm256_extracti128_si256::<1>(first), _mm256_extracti128_si256::<1>(second));
+}
+
+/// Not zero where a frame is not to this interface, from someone else, with its tags: of bytes 0 to 15, and 8 to 23 where
+/// there are tags.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn links_differ<const TAG: usize>(link: &[__m256i; 2], behind: &[__m256i; 2], wanted: &Wanted) -> __m256i {
+    let mut bad = differs(link, wanted.link, wanted.masks);
+    if TAG > 0 {
+        bad = _mm256_or_si256(bad, differs(behind, wanted.behind, wanted.behind_masks));
+    }
+    let ours = _mm256_or_si256(
+        _mm256_cmpeq_epi32(link[0], wanted.mac_tail),
+        _mm256_cmpeq_epi32(link[1], wanted.mac_tail),
+    );
+    // The source's last four bytes are the third of four words.
+    let tail = _mm256_set_epi64x(0xffff_ffff, 0, 0xffff_ffff, 0);
+    _mm256_or_si256(bad, _mm256_and_si256(ours, tail))
 }
 
 /// Bits set where a pair of vectors differs from what is wanted.

@@ -20,4 +20,10 @@ impl Quads {
     pub fn recognise<const TAG: usize>(self, _: &Pattern, _: &[Frame], _: &mut [Pass]) -> usize {
         match self {}
     }
+
+    /// Never called.
+    #[must_use]
+    pub fn recognise_six<const TAG: usize>(self, _: &Pattern, _: &[Frame], _: &mut [Pass]) -> usize {
+        match self {}
+    }
 }

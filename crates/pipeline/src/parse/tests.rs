@@ -1,16 +1,16 @@
 use std::sync::Arc;
 
-use carrack_base::{IfIndex, PortId, Prefix4, Proto, VrfId};
-use carrack_frame::{FramePool, MemPool};
+use carrack_base::{Family, IfIndex, PortId, Prefix4, Proto, VrfId};
+use carrack_frame::{Frame, FramePool, MemPool};
 use carrack_nat::policy::NatPolicy;
 use carrack_nat::{Direction, Rng, common_state, common_state_from_inside, packed_key};
 use carrack_vector::{Pass, Quads};
 use carrack_wire::tcp::flag;
 use carrack_wire::{MacAddr, PacketBuilder, checksum};
 
-use super::{Parsed, in_transit, parse, parse_common, recognise};
+use super::{Parsed, common_link, in_transit, parse, parse_common, recognise, recognise_six};
 use crate::burst::Meta;
-use crate::express::pattern;
+use crate::express::{pattern, pattern_six};
 use crate::plan::{Common, Plan};
 use crate::snapshot::{Interface, Policers, Port, Side, Snapshot, Vlan};
 
@@ -69,7 +69,7 @@ fn seeds() -> Vec<Vec<u8>> {
 
 /// As an Ethernet card hands over a short packet.
 fn padded(mut frame: Vec<u8>) -> Vec<u8> {
-    frame.resize(60, 0);
+    frame.resize(frame.len().max(60), 0);
     frame
 }
 
@@ -163,34 +163,96 @@ fn at_an_edge(rng: &mut Rng, frame: &mut [u8]) {
     fix_checksum(frame);
 }
 
+/// How groups of four packets are seen at once, and what is known of one that is looked at alone.
+struct Eyes<A, B> {
+    at_once: A,
+    alone: B,
+    /// Brings one to an edge of what is common.
+    at_an_edge: fn(&mut Rng, &mut [u8]),
+}
+
+/// A plan with one interface on this side, and the tags of its packets.
+fn tagged<const TAG: usize>(side: Side) -> (Plan, &'static [u8]) {
+    let (vlan, tags): (_, &[u8]) = match TAG {
+        0 => (Vlan::None, &[]),
+        4 => (Vlan::Single(5), &[0x81, 0, 0x20, 5]),
+        _ => (Vlan::Double { outer: 6, inner: 5, dot1ad: true }, &[0x88, 0xa8, 0, 6, 0x81, 0, 0x60, 5]),
+    };
+    (plan_of(side, vlan), tags)
+}
+
+fn common_like(plan: &Plan, tags: &[u8], frame: &[u8]) -> Common {
+    let mut frame = frame.to_vec();
+    frame.splice(12..12, tags.iter().copied());
+    let common = plan.common_like(PortId(0), &frame).unwrap();
+    assert_eq!(usize::from(common.tag_bytes), tags.len());
+    common
+}
+
 /// Groups of four of which three packets are common: how many were known whole, and how many were not.
 fn by_fours<const OUT: bool, const TAG: usize>(seeds: &[Vec<u8>], rng: &mut Rng) -> [u32; 2] {
-    let side = if OUT { Side::Inside } else { Side::Outside };
-    let vlan = match TAG {
-        0 => Vlan::None,
-        4 => Vlan::Single(5),
-        _ => Vlan::Double { outer: 6, inner: 5, dot1ad: true },
+    let (plan, tags) = tagged::<TAG>(if OUT { Side::Inside } else { Side::Outside });
+    let (common, quads) = (common_like(&plan, tags, &seeds[0]), Quads::detect().unwrap());
+    let eyes = Eyes {
+        at_once: |frames: &[Frame], passes: &mut [Pass]| {
+            quads.recognise::<TAG>(&pattern::<OUT, TAG>(&common), frames, passes)
+        },
+        alone: |frame: &[u8]| alone::<OUT, TAG>(&common, frame),
+        at_an_edge,
     };
-    let plan = plan_of(side, vlan);
-    let tags: &[u8] = match TAG {
-        0 => &[],
-        4 => &[0x81, 0, 0x20, 5],
-        _ => &[0x88, 0xa8, 0, 6, 0x81, 0, 0x60, 5],
+    in_groups(&eyes, tags, seeds, rng)
+}
+
+/// The same of IPv6.
+fn sixes_by_fours<const TAG: usize>(seeds: &[Vec<u8>], rng: &mut Rng) -> [u32; 2] {
+    let (plan, tags) = tagged::<TAG>(Side::Inside);
+    let (common, quads) = (common_like(&plan, tags, &seeds[0]), Quads::detect().unwrap());
+    let link = common_link(MAC, &plan.line(IfIndex(0)).unwrap().header, Family::V6);
+    let eyes = Eyes {
+        at_once: |frames: &[Frame], passes: &mut [Pass]| {
+            quads.recognise_six::<TAG>(&pattern_six::<TAG>(&common, link), frames, passes)
+        },
+        alone: |frame: &[u8]| {
+            let seen = recognise_six::<TAG>(&common, &link, frame)?;
+            let state = common_state_from_inside(seen.proto, seen.bits)?;
+            Some(Pass { ports: seen.ports, state, total: seen.total, six: true, ..Pass::UNKNOWN })
+        },
+        at_an_edge: six_at_an_edge,
     };
-    let mut tagged = seeds[0].clone();
-    tagged.splice(12..12, tags.iter().copied());
-    let common = plan.common_like(PortId(0), &tagged).unwrap();
-    assert_eq!(usize::from(common.tag_bytes), TAG);
+    in_groups(&eyes, tags, seeds, rng)
+}
+
+/// Now and then with a field at an edge of what is common.
+fn six_at_an_edge(rng: &mut Rng, frame: &mut [u8]) {
+    let payload = frame.len() as u16 - 54;
+    match rng.below(48) {
+        0 => frame[21] = rng.below(3) as u8,
+        1 => frame[18..20].copy_from_slice(&(payload + rng.below(3) as u16 - 1).to_be_bytes()),
+        2 => (frame[58], frame[59]) = (0, 7 + rng.below(3) as u8),
+        3 => frame[58..60].copy_from_slice(&(payload + rng.below(3) as u16 - 1).to_be_bytes()),
+        4 => frame[60..62].fill(0),
+        5 => frame[66] = (4 + rng.below(3) as u8) << 4,
+        6 => frame[67] = rng.next_u16() as u8,
+        _ => {}
+    }
+}
+
+fn in_groups(
+    eyes: &Eyes<impl Fn(&[Frame], &mut [Pass]) -> usize, impl Fn(&[u8]) -> Option<Pass>>,
+    tags: &[u8],
+    seeds: &[Vec<u8>],
+    rng: &mut Rng,
+) -> [u32; 2] {
     let mut pool = MemPool::new(8, 256, 128);
-    let (mut counts, quads) = ([0; 2], Quads::detect().unwrap());
+    let mut counts = [0; 2];
     for _ in 0..40_000 {
         let odd = rng.below(4);
         let mut frames = vec![];
         for at in 0..4 {
             let mut frame =
                 if at == odd { mutated(rng, seeds) } else { padded(seeds[rng.below(seeds.len())].clone()) };
-            if frame.len() >= 40 {
-                at_an_edge(rng, &mut frame);
+            if frame.len() >= seeds[0].len().min(72) {
+                (eyes.at_an_edge)(rng, &mut frame);
             }
             if frame.len() >= 12 {
                 frame.splice(12..12, tags.iter().copied());
@@ -200,10 +262,9 @@ fn by_fours<const OUT: bool, const TAG: usize>(seeds: &[Vec<u8>], rng: &mut Rng)
             }
             frames.push(pool.alloc_copy(&frame).unwrap());
         }
-        let wanted: Option<Vec<_>> =
-            frames.iter().map(|frame| alone::<OUT, TAG>(&common, frame.bytes())).collect();
+        let wanted: Option<Vec<_>> = frames.iter().map(|frame| (eyes.alone)(frame.bytes())).collect();
         let mut passes = [Pass { stateless: 9, six: true, line: 3, ..Pass::UNKNOWN }; 4];
-        let known = quads.recognise::<TAG>(&pattern::<OUT, TAG>(&common), &frames, &mut passes);
+        let known = (eyes.at_once)(&frames, &mut passes);
         let bytes = || frames.iter().map(|frame| format!("{:02x?}", frame.bytes())).collect::<Vec<_>>();
         match wanted {
             Some(wanted) => {
@@ -238,6 +299,19 @@ fn four_packets_at_once_are_seen_as_each_alone() {
         by_fours::<false, 0>(&common, &mut rng),
         by_fours::<false, 4>(&common, &mut rng),
         by_fours::<false, 8>(&common, &mut rng),
+    ];
+    assert!(counts.iter().flatten().all(|count| *count > 5_000), "{counts:?}");
+    let packet = || PacketBuilder::new().ethernet(PEER, MAC).ipv6(7, 0x2001_0db8 << 96 | 9);
+    let six = [
+        packet().udp(1_000, 53).payload(b"a long question").build(),
+        packet().tcp(1_000, 80, flag::SYN).build(),
+        packet().tcp(1_000, 80, flag::ACK).tcp_options(&[1; 12]).payload(b"data").build(),
+        packet().tcp(1_000, 80, flag::ACK | flag::PSH).payload(b"more").build(),
+    ];
+    let counts = [
+        sixes_by_fours::<0>(&six, &mut rng),
+        sixes_by_fours::<4>(&six, &mut rng),
+        sixes_by_fours::<8>(&six, &mut rng),
     ];
     assert!(counts.iter().flatten().all(|count| *count > 5_000), "{counts:?}");
     // The protocol is looked up by the state.
