@@ -113,7 +113,7 @@ struct Bench {
     pool: MemPool,
     subscribers: Vec<u32>,
     sessions: u32,
-    /// Outside endpoint by mapping number (session number ÷ REMOTES).
+    /// Outside endpoint by mapping number (session number ÷ REMOTES); none where every host has its own.
     outside: Vec<(u32, u16)>,
     writer: Writer,
     translation: Translation,
@@ -145,7 +145,12 @@ impl Bench {
             pool: MemPool::new(1_024, (bytes + 64).next_multiple_of(64) as u16, 128),
             subscribers: share,
             sessions,
-            outside: vec![(0, 0); (sessions.div_ceil(REMOTES)) as usize],
+            outside: match spec.translation {
+                Translation::Siit => Vec::new(),
+                Translation::Nat44 | Translation::Nat64 => {
+                    vec![(0, 0); (sessions.div_ceil(REMOTES)) as usize]
+                }
+            },
             writer: Writer::of(spec.translation, bytes),
             translation: spec.translation,
             spare: Vec::with_capacity(BURST_PACKETS_MAX),
@@ -200,7 +205,8 @@ impl Bench {
             let session = session(subscribers, *number);
             match way {
                 Way::In => {
-                    let endpoint = outside.get((*number / REMOTES) as usize).copied().unwrap_or_default();
+                    let endpoint = outside.get((*number / REMOTES) as usize).copied();
+                    let endpoint = endpoint.unwrap_or((session.inside, session.port));
                     writer.write_in(&session, endpoint, frame.bytes_mut());
                 }
                 Way::Out | Way::Both if SIX => writer.write_out6(&session, frame.bytes_mut()),
@@ -231,7 +237,8 @@ impl Bench {
             let place = (self.seen % numbers.len() as u64) as usize;
             if let (Some(frame), Some(number)) = (queue.get(place), numbers.get(place)) {
                 let session = session(&self.subscribers, *number);
-                let outside = self.outside.get((*number / REMOTES) as usize).copied().unwrap_or_default();
+                let outside = self.outside.get((*number / REMOTES) as usize).copied();
+                let outside = outside.unwrap_or((session.inside, session.port));
                 match verify(self.translation, frame.bytes(), way, &session, outside) {
                     Ok(()) => self.verified += 1,
                     Err(error) => self.wrong = Some(error),
@@ -248,8 +255,9 @@ impl Bench {
 
     /// Makes every session by its first packet and learns the outside endpoints.
     fn fill(&mut self) -> Result<(), BenchError> {
+        // Nothing is to be made where every host has its address.
         if self.translation == Translation::Siit {
-            return self.fill_stateless();
+            return Ok(());
         }
         let mut next = 0;
         while next < self.sessions {
@@ -284,15 +292,6 @@ impl Bench {
             return Ok(());
         }
         Err(BenchError(format!("only {made} of {} sessions could be made; drops: {drops:?}", self.sessions)))
-    }
-
-    /// Nothing is to be made: every host has its address.
-    fn fill_stateless(&mut self) -> Result<(), BenchError> {
-        for (number, place) in (0..).step_by(REMOTES as usize).zip(&mut self.outside) {
-            let Session { inside, port, .. } = session(&self.subscribers, number);
-            *place = (inside, port);
-        }
-        Ok(())
     }
 
     /// Measures; the generator alone first, then with the router.

@@ -199,6 +199,7 @@ pub(crate) fn put_link(exit: &Exit, frame: &mut Frame) {
 
 /// Is it the address of a host beyond this link? Packets from others are for the general stages to refuse.
 pub(crate) const fn may_be_answered(address: u128) -> bool {
-    let is_nowhere = address <= 1 || address >> 32 == 0xffff;
+    let (high, low) = ((address >> 64) as u64, address as u64);
+    let is_nowhere = high == 0 && (low <= 1 || low >> 32 == 0xffff);
     !is_nowhere && !is_multicast(address) && !is_link_local(address)
 }

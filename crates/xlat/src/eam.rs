@@ -82,8 +82,6 @@ struct Line {
 #[derive(Clone, Debug, Default)]
 pub struct EamTable {
     entries: Box<[Entry]>,
-    /// The same entries as searches need them.
-    lines: Box<[Line]>,
     by_v4: Ranges<u32>,
     by_v6: Ranges<u128>,
 }
@@ -101,7 +99,7 @@ impl EamTable {
             let surplus = entry.surplus().ok_or(BadTable::SuffixTooShort(*entry))?;
             Ok(Line { v6: entry.v6.address(), v4: entry.v4.address(), surplus })
         };
-        let lines = entries.iter().map(line).collect::<Result<_, _>>()?;
+        let lines = entries.iter().map(line).collect::<Result<Vec<_>, _>>()?;
         if let Some((first, second)) = same(entries, |entry| (entry.v4.address(), entry.v4.len())) {
             return Err(BadTable::SameV4(first, second));
         }
@@ -112,9 +110,8 @@ impl EamTable {
         let v6 = |entry: &Entry| (entry.v6.address(), entry.v6.last(), entry.v6.len());
         Ok(EamTable {
             entries: entries.into(),
-            lines,
-            by_v4: Ranges::new(entries.iter().map(v4).collect(), |last| last.checked_add(1)),
-            by_v6: Ranges::new(entries.iter().map(v6).collect(), |last| last.checked_add(1)),
+            by_v4: Ranges::new(entries.iter().map(v4).collect(), &lines, |last| last.checked_add(1)),
+            by_v6: Ranges::new(entries.iter().map(v6).collect(), &lines, |last| last.checked_add(1)),
         })
     }
 
@@ -127,7 +124,7 @@ impl EamTable {
     /// there is none (RFC 7757 §3.3.1).
     #[inline(always)]
     pub fn to_v6(&self, address: u32) -> Option<u128> {
-        let line = self.lines.get(self.by_v4.find(address)?)?;
+        let line = self.by_v4.find(address)?;
         Some(line.v6 | u128::from(address ^ line.v4).unbounded_shl(line.surplus.into()))
     }
 
@@ -135,7 +132,7 @@ impl EamTable {
     /// do not fit are discarded; `None` when no prefix matches (RFC 7757 §3.3.2).
     #[inline(always)]
     pub fn to_v4(&self, address: u128) -> Option<u32> {
-        let line = self.lines.get(self.by_v6.find(address)?)?;
+        let line = self.by_v6.find(address)?;
         Some(line.v4 | (address ^ line.v6).unbounded_shr(line.surplus.into()) as u32)
     }
 
@@ -183,8 +180,8 @@ struct Ranges<A> {
     last: A,
     /// First address of each range, ascending; a range ends where the next starts.
     starts: Box<[A]>,
-    /// Index of the entry that covers the range, [`NOBODY`] for none.
-    owners: Box<[u32]>,
+    /// The entry that covers the range.
+    lines: Box<[Option<Line>]>,
     /// Each prefix inside another, with the next longer one that holds it: (outer, inner).
     nests: Box<[(u32, u32)]>,
 }
@@ -196,7 +193,7 @@ const NOBODY: u32 = u32::MAX;
 
 impl<A: Copy + Default + Ord> Ranges<A> {
     /// Of prefixes given as first address, last address, length; `after` is the address behind one.
-    fn new(prefixes: Vec<(A, A, u8)>, after: impl Fn(A) -> Option<A>) -> Ranges<A> {
+    fn new(prefixes: Vec<(A, A, u8)>, lines: &[Line], after: impl Fn(A) -> Option<A>) -> Ranges<A> {
         let mut order: Vec<(u32, A, A, u8)> =
             (0..).zip(prefixes).map(|(index, (first, last, len))| (index, first, last, len)).collect();
         let (firsts, lasts) =
@@ -231,12 +228,17 @@ impl<A: Copy + Default + Ord> Ranges<A> {
         while let Some((_, end)) = open.pop() {
             after(end).into_iter().for_each(|next| push(next, open.last().map_or(NOBODY, |(i, _)| *i)));
         }
-        Ranges { first, last, starts: starts.into(), owners: owners.into(), nests: nests.into() }
+        // Behind the last prefix nobody looks.
+        if owners.pop_if(|owner| *owner == NOBODY).is_some() {
+            starts.pop();
+        }
+        let lines = owners.iter().map(|owner| lines.get(*owner as usize).copied()).collect();
+        Ranges { first, last, starts: starts.into(), lines, nests: nests.into() }
     }
 
     /// The entry whose prefix is the longest around `address`.
     #[inline(always)]
-    fn find(&self, address: A) -> Option<usize> {
+    fn find(&self, address: A) -> Option<&Line> {
         // Most addresses are in no mapping, or there are a few mappings: neither is worth a search.
         if address < self.first || address > self.last {
             return None;
@@ -246,7 +248,6 @@ impl<A: Copy + Default + Ord> Ranges<A> {
         } else {
             self.starts.partition_point(|start| *start <= address)
         };
-        let owner = *self.owners.get(behind.checked_sub(1)?)?;
-        if owner == NOBODY { None } else { Some(owner as usize) }
+        self.lines.get(behind.checked_sub(1)?)?.as_ref()
     }
 }
