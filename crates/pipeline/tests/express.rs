@@ -236,7 +236,12 @@ fn any_stateless_packet(rng: &mut Rng, port: u16, tags: &[u16], endpoints: &[(u3
     }
     let from =
         if port == OUT { e(REMOTES[rng.below(REMOTES.len())]).0 } else { HOSTS[rng.below(HOSTS.len())] };
-    let from = if rng.below(32) == 0 { ["224.0.0.5", "127.0.0.1"][rng.below(2)] } else { from };
+    let from = match rng.below(32) {
+        0 => ["224.0.0.5", "127.0.0.1"][rng.below(2)],
+        // One that has a mapping, which a hairpinned packet's source does not go by (RFC 7757 §4.2.1).
+        1 => "198.18.6.2",
+        _ => from,
+    };
     // No flipped bit makes any of them the router's own address, which answers with an identification out of turn.
     let to = ["198.18.5.22", "198.18.5.24", "198.18.5.10", "198.18.6.1", "198.18.6.9", "198.18.7.2"];
     // Bursts to one host are common.
