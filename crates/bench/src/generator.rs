@@ -189,7 +189,7 @@ pub(crate) fn fold(sum: u64) -> u64 {
 }
 
 impl Writer {
-    /// For packets of so many bytes in memory (frame without check sequence), at least 60, from IPv6 at least 76.
+    /// For packets of so many bytes in memory (frame without check sequence), at least 60, from IPv6 at least 70.
     pub fn of(translation: Translation, bytes: usize) -> Self {
         let out = Template::new(bytes, INSIDE_MAC, SUBSCRIBER_MAC);
         let into = Template::new(bytes, OUTSIDE_MAC, GATEWAY_MAC);

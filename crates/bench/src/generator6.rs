@@ -5,6 +5,8 @@ use carrack_wire::ethernet::MacAddr;
 
 use crate::generator::{Session, fold};
 
+/// Bytes before the payload: Ethernet, IPv6, UDP.
+const HEADERS6: usize = 62;
 /// Subscriber addresses: 2001:db8:1::/96 and the IPv4 address that the same subscriber has in a NAT44 scenario.
 pub const SUBSCRIBERS6: u128 = 0x2001_0db8_0001_u128 << 80;
 /// The NAT64 prefix, 2001:db8:64::/96.
@@ -22,16 +24,9 @@ pub const fn remote6(session: &Session) -> u128 {
     PREFIX6 | session.remote as u128
 }
 
-/// Bytes of a frame put together in registers: what the shortest has in memory.
-const SHORT: usize = 76;
-
-/// What all packets of subscribers have in common. Words are eight bytes of the frame, network order.
+/// What all packets of subscribers have in common.
 pub struct Template6 {
-    /// The whole packet with everything zero that differs.
     bytes: Vec<u8>,
-    /// Bytes 0 to 55: link header, IPv6 header, and two bytes for the source port.
-    heads: [u64; 7],
-    udp_length: u64,
     /// Sum over what never changes of UDP and its pseudo-header.
     udp_sum: u64,
 }
@@ -39,7 +34,7 @@ pub struct Template6 {
 impl Template6 {
     /// For packets of so many bytes in memory.
     pub fn new(length: usize, to: MacAddr, from: MacAddr) -> Self {
-        let mut packet = vec![0; length.max(SHORT)];
+        let mut packet = vec![0; length.max(HEADERS6 + 8)];
         let udp_length = (packet.len() - 54) as u16;
         packet[0..6].copy_from_slice(&to.0);
         packet[6..12].copy_from_slice(&from.0);
@@ -49,45 +44,30 @@ impl Template6 {
         [packet[20], packet[21]] = [17, 64];
         packet[22..38].copy_from_slice(&SUBSCRIBERS6.to_be_bytes());
         packet[38..54].copy_from_slice(&PREFIX6.to_be_bytes());
+        packet[58..60].copy_from_slice(&udp_length.to_be_bytes());
         let pseudo = checksum::pseudo_v6(SUBSCRIBERS6, PREFIX6, 17, udp_length.into());
-        let udp_sum = u64::from(!pseudo.checksum()) + u64::from(udp_length);
-        let word = |at: usize| packet[at..at + 8].iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
-        let heads = [0, 8, 16, 24, 32, 40, 48].map(word);
-        Self { bytes: packet, heads, udp_length: udp_length.into(), udp_sum }
+        let udp_sum = u64::from(!pseudo.with_bytes(&packet[54..]).checksum());
+        Self { bytes: packet, udp_sum }
     }
 
-    /// Every byte of the packet is written: a short one from registers, the rest of a longer one from the template.
+    /// Every byte of the packet is written.
     #[inline(always)]
     pub fn write(&self, serial: u32, session: &Session, frame: &mut [u8]) {
-        let Some((short, rest)) = frame.split_first_chunk_mut::<SHORT>() else { return };
-        if !rest.is_empty()
-            && let Some(from_rest) = self.bytes.get(SHORT..)
-            && rest.len() == from_rest.len()
-        {
-            rest.copy_from_slice(from_rest);
+        if frame.len() != self.bytes.len() {
+            return;
         }
-        let mut put = |at: usize, word: u64| {
-            // Invariant: callers' offsets are constants, at most 68.
-            short[at..at + 8].copy_from_slice(&word.to_be_bytes());
-        };
-        let (inside, remote) = (u64::from(session.inside), u64::from(session.remote));
-        let (port, remote_port) = (u64::from(session.port), u64::from(session.remote_port));
-        let serial = u64::from(serial);
-        let udp = fold(self.udp_sum + inside + remote + (port << 16 | remote_port) + serial);
-        // RFC 8200 §8.1: a computed 0 is sent as 0xffff.
-        let udp = if udp == 0 { 0xffff } else { udp };
-        let [first, second, third, fourth, fifth, sixth, seventh] = self.heads;
-        put(0, first);
-        put(8, second);
-        put(16, third);
-        put(24, fourth);
-        // The source ends at byte 38, the destination at byte 54.
-        put(32, fifth | inside << 16);
-        put(40, sixth);
-        put(48, seventh | remote << 16 | port);
-        put(56, remote_port << 48 | self.udp_length << 32 | udp << 16 | serial >> 16);
-        put(68, 0);
-        put(64, (serial & 0xffff) << 48);
+        frame.copy_from_slice(&self.bytes);
+        let Some(head) = frame.first_chunk_mut::<{ HEADERS6 + 8 }>() else { return };
+        let ports = u32::from(session.port) << 16 | u32::from(session.remote_port);
+        let changing = [session.inside, session.remote, ports, serial];
+        let sum = changing.iter().fold(self.udp_sum, |sum, word| sum + u64::from(*word));
+        let udp = fold(sum) as u16;
+        // Invariant: constants within the 70 bytes.
+        head[34..38].copy_from_slice(&session.inside.to_be_bytes());
+        head[50..54].copy_from_slice(&session.remote.to_be_bytes());
+        head[54..58].copy_from_slice(&ports.to_be_bytes());
+        head[60..62].copy_from_slice(&(if udp == 0 { 0xffff } else { udp }).to_be_bytes());
+        head[62..66].copy_from_slice(&serial.to_be_bytes());
     }
 }
 
