@@ -113,7 +113,7 @@ struct Bench {
     pool: MemPool,
     subscribers: Vec<u32>,
     sessions: u32,
-    /// Outside endpoint by mapping number (session number ÷ REMOTES); none where every host has its own.
+    /// Outside endpoint by mapping number (session number ÷ REMOTES).
     outside: Vec<(u32, u16)>,
     writer: Writer,
     translation: Translation,
@@ -145,12 +145,7 @@ impl Bench {
             pool: MemPool::new(1_024, (bytes + 64).next_multiple_of(64) as u16, 128),
             subscribers: share,
             sessions,
-            outside: match spec.translation {
-                Translation::Siit => Vec::new(),
-                Translation::Nat44 | Translation::Nat64 => {
-                    vec![(0, 0); (sessions.div_ceil(REMOTES)) as usize]
-                }
-            },
+            outside: vec![(0, 0); (sessions.div_ceil(REMOTES)) as usize],
             writer: Writer::of(spec.translation, bytes),
             translation: spec.translation,
             spare: Vec::with_capacity(BURST_PACKETS_MAX),
@@ -165,9 +160,10 @@ impl Bench {
         Now { ns: 1_000_000_000 + self.start.elapsed().as_nanos() as u64 }
     }
 
-    /// One burst of the sessions that `pick` names, through the router when `route` says so.
+    /// One burst of the sessions that `pick` names, through the router when `route` says so. Without a table of outside
+    /// endpoints every host has its own.
     #[inline]
-    fn burst<const SIX: bool>(
+    fn burst<const SIX: bool, const TABLE: bool>(
         &mut self,
         way: Way,
         route: bool,
@@ -182,7 +178,7 @@ impl Bench {
         // The generator's own tables, small as they are, shall not be what is measured.
         for number in numbers.iter() {
             subscribers.get((*number / SESSIONS_PER_SUBSCRIBER) as usize).inspect(|line| prefetch(*line));
-            if way == Way::In {
+            if TABLE && way == Way::In {
                 outside.get((*number / REMOTES) as usize).inspect(|line| prefetch(*line));
             }
         }
@@ -205,10 +201,12 @@ impl Bench {
             let session = session(subscribers, *number);
             match way {
                 Way::In => {
-                    let endpoint = outside.get((*number / REMOTES) as usize).copied();
-                    // Without a table of them, every host has its own.
-                    let own = if SIX { (session.inside, session.port) } else { Default::default() };
-                    writer.write_in(&session, endpoint.unwrap_or(own), frame.bytes_mut());
+                    let endpoint = if TABLE {
+                        outside.get((*number / REMOTES) as usize).copied().unwrap_or_default()
+                    } else {
+                        (session.inside, session.port)
+                    };
+                    writer.write_in(&session, endpoint, frame.bytes_mut());
                 }
                 Way::Out | Way::Both if SIX => writer.write_out6(&session, frame.bytes_mut()),
                 Way::Out | Way::Both => writer.write_out4(&session, frame.bytes_mut()),
@@ -227,10 +225,10 @@ impl Bench {
         offered
     }
 
-    /// The same from and to IPv6; apart, so that either has the registers for itself.
+    /// The same for a stateless translator; apart, so that the others have the registers for themselves.
     #[inline(never)]
-    fn burst_six(&mut self, way: Way, route: bool, packets: usize, pick: impl FnMut() -> u32) -> usize {
-        self.burst::<true>(way, route, packets, pick)
+    fn burst_stateless(&mut self, way: Way, route: bool, pick: impl FnMut() -> u32) -> usize {
+        self.burst::<true, false>(way, route, BURST_PACKETS_MAX, pick)
     }
 
     /// Takes what left; verifies one packet now and then.
@@ -244,8 +242,7 @@ impl Bench {
             let place = (self.seen % numbers.len() as u64) as usize;
             if let (Some(frame), Some(number)) = (queue.get(place), numbers.get(place)) {
                 let session = session(&self.subscribers, *number);
-                let outside = self.outside.get((*number / REMOTES) as usize).copied();
-                let outside = outside.unwrap_or((session.inside, session.port));
+                let outside = self.outside.get((*number / REMOTES) as usize).copied().unwrap_or_default();
                 match verify(self.translation, frame.bytes(), way, &session, outside) {
                     Ok(()) => self.verified += 1,
                     Err(error) => self.wrong = Some(error),
@@ -262,9 +259,8 @@ impl Bench {
 
     /// Makes every session by its first packet and learns the outside endpoints.
     fn fill(&mut self) -> Result<(), BenchError> {
-        // Nothing is to be made where every host has its address.
         if self.translation == Translation::Siit {
-            return Ok(());
+            return self.fill_stateless();
         }
         let mut next = 0;
         while next < self.sessions {
@@ -299,6 +295,15 @@ impl Bench {
             return Ok(());
         }
         Err(BenchError(format!("only {made} of {} sessions could be made; drops: {drops:?}", self.sessions)))
+    }
+
+    /// Nothing is to be made: every host has its address.
+    fn fill_stateless(&mut self) -> Result<(), BenchError> {
+        for (number, place) in (0..).step_by(REMOTES as usize).zip(&mut self.outside) {
+            let Session { inside, port, .. } = session(&self.subscribers, number);
+            *place = (inside, port);
+        }
+        Ok(())
     }
 
     /// Measures; the generator alone first, then with the router.
@@ -346,10 +351,9 @@ impl Bench {
                 let way = if inwards { Way::In } else { Way::Out };
                 let pick = || chooser.pick();
                 packets += match self.translation {
-                    Translation::Nat44 => self.burst::<false>(way, route, BURST_PACKETS_MAX, pick),
-                    Translation::Nat64 | Translation::Siit => {
-                        self.burst_six(way, route, BURST_PACKETS_MAX, pick)
-                    }
+                    Translation::Nat44 => self.burst::<false, true>(way, route, BURST_PACKETS_MAX, pick),
+                    Translation::Nat64 => self.burst::<true, true>(way, route, BURST_PACKETS_MAX, pick),
+                    Translation::Siit => self.burst_stateless(way, route, pick),
                 } as u64;
                 inwards = if spec.direction == Way::Both { !inwards } else { inwards };
             }
