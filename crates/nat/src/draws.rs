@@ -53,10 +53,9 @@ impl Draws {
     }
 
     /// The next one; `draw` makes another for it, or none when there is nothing to draw.
-    pub(crate) fn next(&mut self, mut draw: impl FnMut() -> Option<Draw>) -> Option<Draw> {
-        while self.waiting.len() <= AHEAD {
-            self.waiting.push_back(draw()?);
-        }
+    pub(crate) fn next(&mut self, draw: impl FnMut() -> Option<Draw>) -> Option<Draw> {
+        let missing = (AHEAD + 1).saturating_sub(self.waiting.len());
+        self.waiting.extend(std::iter::from_fn(draw).take(missing));
         self.waiting.pop_front()
     }
 
@@ -108,5 +107,14 @@ mod tests {
         let mut draws = Draws::new();
         assert_eq!(draws.next(|| None), None);
         assert_eq!(draws.steps(), Steps::default());
+        // What was drawn before is still good.
+        let mut left = 3;
+        let few = || {
+            left -= 1;
+            (left >= 0).then(|| Draw::new(left as u16, 0))
+        };
+        assert_eq!(draws.next(few), Some(Draw::new(2, 0)));
+        let rest: Vec<_> = std::iter::from_fn(|| draws.next(|| None)).collect();
+        assert_eq!(rest, [Draw::new(1, 0), Draw::new(0, 0)]);
     }
 }
