@@ -466,6 +466,9 @@ impl Tables {
         }
         self.pending.push(pending);
         if self.pending.len() > self.entered + ENTERED_BEHIND {
+            if self.asked <= self.entered {
+                self.prefetch_pending();
+            }
             self.enter_next();
         }
     }

@@ -3,6 +3,11 @@ import os, socket, struct, sys, threading, time
 
 COOKIE = 0x1A2B3C4D
 
+# In one piece: several threads have something to tell.
+def tell(line):
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
 def message(kind, body):
     return struct.pack("!HHIHH", 12 + len(body), 1, COOKIE, kind, 0) + body
 
@@ -53,11 +58,11 @@ def serve(address):
                     theirs = struct.unpack("!H", body[:2])[0]
                     taken = theirs in [peer for (ip, _), peer in calls.items() if ip == sender]
                     calls[(sender, mine)] = theirs
-                print(f"call of {sender} is {theirs}", "again" if taken else "", flush=True)
+                tell(f"call of {sender} is {theirs} {'again' if taken else ''}")
                 reply = struct.pack("!HHBBHIHHI", mine, theirs, 1, 0, 0, 64000, 64, 0, 0)
                 stream.sendall(message(8, reply))
             if kind == 12:
-                print(f"end of {struct.unpack('!H', body[:2])[0]}", flush=True)
+                tell(f"end of {struct.unpack('!H', body[:2])[0]}")
                 stream.sendall(message(13, struct.pack("!HBBHH", 0, 1, 0, 0, 0) + bytes(128)))
 
     threading.Thread(target=echo, daemon=True).start()
@@ -103,7 +108,7 @@ def call(server, own, directory, text, other):
         assert (at, heard) == (own, text.upper().encode()), (at, heard)
     stream.sendall(message(12, struct.pack("!HH", own, 0)))
     assert receive(stream)[0] == 13
-    print("heard", heard.decode(), flush=True)
+    tell(f"heard {heard.decode()}")
 
 if sys.argv[1] == "serve":
     serve(sys.argv[2])
