@@ -52,8 +52,7 @@ fn run(world: &mut World, port: u16, frames: &[Vec<u8>]) -> Vec<(u16, Vec<u8>)> 
 
 /// Where the IP packet of a frame begins.
 fn l3_of(frame: &[u8]) -> usize {
-    let tags =
-        frame[12..].chunks(4).take_while(|tag| [[0x81, 0], [0x88, 0xa8]].contains(&[tag[0], tag[1]]));
+    let tags = frame[12..].chunks(4).take_while(|tag| [[0x81, 0], [0x88, 0xa8]].contains(&[tag[0], tag[1]]));
     14 + 4 * tags.count()
 }
 
@@ -62,20 +61,20 @@ fn ours_last(sent: &[(u16, Vec<u8>)]) -> Vec<(u16, Vec<u8>)> {
     let is_ours = |frame: &[u8]| {
         let l3 = l3_of(frame);
         if frame[l3] >> 4 == 6 {
-            return frame[l3 + 6] == 58 && frame.get(l3 + 40).is_some_and(|kind| *kind < 128);
+            return frame[l3 + 6] == 58 && frame.get(l3 + 40).is_some_and(|kind| matches!(kind, 1..=4));
         }
-        // A later fragment has no ICMP header, whatever it begins with.
+        // A later fragment has no ICMP header, and behind a damaged protocol number a port may look like one.
         let is_later = u16::from_be_bytes([frame[l3 + 6], frame[l3 + 7]]) & 0x1fff != 0;
-        !is_later && frame[l3 + 9] == 1 && matches!(frame[l3 + 20], 3 | 11)
+        !is_later && frame[l3 + 9] == 1 && matches!([frame[l3 + 20], frame[l3 + 21]], [3 | 11, 0..16])
     };
     let (ours, others): (Vec<_>, Vec<_>) = sent.iter().cloned().partition(|(_, frame)| is_ours(frame));
     others.into_iter().chain(ours).collect()
 }
 
-/// Takes out the identifications that are drawn at random, and leaves the number of the draw in their place. Those of the
-/// router's own errors and those of translated packets that it cuts are drawn from the same numbers, and whose turn comes
-/// first depends on where a burst is parted (ADR 3).
-fn take_drawn(sent: &mut [(u16, Vec<u8>)]) -> Vec<u16> {
+/// Numbers the identifications that are drawn at random, those of the router's own errors and those of translated packets
+/// that it cuts: both are drawn from the same numbers, and whose turn comes first depends on where a burst is parted
+/// (ADR 3). The pieces of a packet still share theirs, and no others have it.
+fn number_drawn(sent: &mut [(u16, Vec<u8>)]) {
     let own = ["10.0.0.1", "10.1.0.1", "10.2.0.1", "198.51.100.1"].map(ip);
     let mut drawn = vec![];
     for (_, frame) in sent {
@@ -91,7 +90,7 @@ fn take_drawn(sent: &mut [(u16, Vec<u8>)]) -> Vec<u16> {
         }
         let header = 4 * usize::from(packet[0] & 15);
         assert!(checksum::verify(&packet[..header]));
-        let identification = u16::from_be_bytes([packet[4], packet[5]]);
+        let identification = [packet[4], packet[5]];
         let number = drawn.iter().position(|known| *known == identification).unwrap_or(drawn.len());
         if number == drawn.len() {
             drawn.push(identification);
@@ -99,8 +98,6 @@ fn take_drawn(sent: &mut [(u16, Vec<u8>)]) -> Vec<u16> {
         packet[4..6].copy_from_slice(&(number as u16).to_be_bytes());
         packet[10..12].fill(0);
     }
-    drawn.sort_unstable();
-    drawn
 }
 
 fn forge(frame: &mut [u8]) {
@@ -245,6 +242,7 @@ fn express_lane_and_general_stages_translate_without_a_session_alike() {
             s.siit.push(instance);
             s.routes.extend(v4);
             s.routes6.extend(v6);
+            // Longer packets come from inside, some of which must not be cut.
             on(s, IF_OUT, |i| i.mtu = 1_400);
             if !has_nat {
                 s.nat = std::sync::Arc::default();
@@ -394,11 +392,11 @@ fn both_ways_are_one(seed: u64, world: impl Fn() -> World, any_packet: AnyPacket
             let frames: Vec<_> = (0..count).map(|_| one()).collect();
             let (got, wanted) = (run(&mut fast, port, &frames), run(&mut general, port, &frames));
             let (mut got_sent, mut wanted_sent) = (ours_last(&got), ours_last(&wanted));
-            let (got_drawn, wanted_drawn) = (take_drawn(&mut got_sent), take_drawn(&mut wanted_sent));
+            number_drawn(&mut got_sent);
+            number_drawn(&mut wanted_sent);
             if let Some(at) = got_sent.iter().zip(&wanted_sent).position(|(a, b)| a != b) {
                 panic!("seed {seed}, step {step}, packet {at}: {:?} for {:?}", got_sent[at], wanted_sent[at]);
             }
-            assert_eq!(got_drawn, wanted_drawn, "seed {seed}, step {step}");
             assert_eq!(got_sent.len(), wanted_sent.len(), "seed {seed}, step {step}");
             for (to, frame) in &got {
                 if *to == OUT && frame.len() >= 36 && (frame[23] == 6 || frame[23] == 17) {
