@@ -4,11 +4,12 @@ mod common;
 
 use std::sync::Arc;
 
-use carrack_base::{Reason, VrfId};
+use carrack_base::{IfIndex, Reason, VrfId};
 use carrack_nat::policy::{Assignment, StaticRule};
-use carrack_pipeline::snapshot::Snapshot;
+use carrack_pipeline::snapshot::{NextHop, Route, Snapshot};
 use carrack_wire::tcp::flag;
 use common::check::{reassemble, whole_is_right};
+use common::net6::*;
 use common::*;
 
 const REMOTE: &str = "198.51.100.7:80";
@@ -61,6 +62,44 @@ fn both_directions_of_a_flow_reach_its_owner_whoever_receives_them() {
         }
         assert!(used.iter().all(|u| *u), "subscribers are spread");
         assert_eq!(world.sessions(), hosts().len(), "each session exists once");
+        total(&mut world);
+    }
+}
+
+/// The same of IPv6 hosts, one by one and many at once: whatever session there is, its owner has it, and nobody has another.
+#[test]
+fn ipv6_packets_reach_the_owner_of_their_host_whoever_receives_them() {
+    for count in [2, 3] {
+        let mut world = World::new(count, SIZES, HANDOVER_SLOTS, |s| {
+            add_ipv6(s);
+            serve_six(s);
+            let prefix = "2001:db8:1::/48".parse().unwrap();
+            let next_hop = NextHop::Gateway(IfIndex(IF_IN), ip6("2001:db8:1::5"));
+            s.routes6.push(Route { vrf: VrfId(0), prefix, next_hop });
+        });
+        STATIONS6.iter().for_each(|(interface, host)| world.know6(*interface, host));
+        let hosts: Vec<_> = (1..40).map(|n| format!("2001:db8:1:{n:x}::7")).collect();
+        let frame = |host: &String| packet6(IN, host, "2001:db8:64::c633:6407").udp(1_000, 80).build();
+        let frames: Vec<_> = hosts.iter().map(frame).collect();
+        let places = 0..usize::from(count);
+        let mut outside = vec![];
+        for (n, frame) in frames.iter().enumerate() {
+            let out = world.burst_at(n % places.len(), IN, std::slice::from_ref(frame));
+            assert_eq!(out.len(), 1, "{:?}", world.new_drops());
+            outside.push(out[0].src());
+        }
+        outside.sort();
+        assert!(world.workers.iter().all(|w| w.nat().session_count() > 0), "subscribers are spread");
+        for at in places.clone() {
+            let mut again: Vec<_> = world.burst_at(at, IN, &frames).iter().map(Sent::src).collect();
+            again.sort();
+            assert_eq!(again, outside, "worker {at}");
+            for endpoint in &outside {
+                let back = world.burst_at(at, OUT, &[udp(OUT, REMOTE, endpoint)]);
+                assert_eq!(back.len(), 1, "{:?}", world.new_drops());
+            }
+        }
+        assert_eq!(world.sessions(), hosts.len(), "each session exists once");
         total(&mut world);
     }
 }
