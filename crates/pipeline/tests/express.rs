@@ -310,7 +310,7 @@ fn any_stateless_packet(rng: &mut Rng, port: u16, tags: &[u16], endpoints: &[(u3
     let to = ["198.18.5.22", "198.18.5.24", "198.18.5.10", "198.18.6.1", "198.18.6.9", "198.18.7.2"];
     // Bursts to one host are common.
     let to = to[rng.below(to.len()).min(rng.below(to.len()))];
-    let long = vec![3; [0, 40, 1_230, 1_300, 1_460][rng.below(5)]];
+    let long = vec![3; [0, 40, 1_230, 1_240, 1_300, 1_460][rng.below(6)]];
     let mut base = packet(port, from, to).payload(&long).tos(rng.next_u16() as u8);
     if rng.below(2) == 0 {
         base = base.dont_fragment();
