@@ -244,7 +244,7 @@ fn express_lane_and_general_stages_translate_without_a_session_alike() {
                 prefixes: vec![NatPrefix::new("2001:db8:64::/96".parse().unwrap()).unwrap()],
                 eam: EamTable::new(&entries).unwrap(),
                 rules: Rules {
-                    lowest_ipv6_mtu: 1_300,
+                    lowest_ipv6_mtu: 1_299,
                     tos: (!has_nat).then_some(9),
                     zero_traffic_class: has_nat,
                     ..Rules::default()
