@@ -2,10 +2,12 @@
 
 mod common;
 
-use carrack_base::Reason;
+use carrack_base::{IfIndex, Reason, VrfId};
 use carrack_nat::Inside;
+use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
 use carrack_nat::policy::StaticRule;
 use carrack_pipeline::mailbox::PacketFilter;
+use carrack_pipeline::snapshot::{NextHop, Route};
 use carrack_wire::tcp::flag;
 use common::net6::*;
 use common::*;
@@ -287,4 +289,34 @@ fn other_ipv6_is_routed_as_before_and_the_prefix_never_leaks() {
     assert_eq!((plain.port, plain.addresses6().0), (OUT, A.into()));
     world.send_dropped(IN, &packet6(IN, A, SERVER6).udp(1_000, 53).build(), Reason::NoRoute);
     assert_eq!(world.sessions(), 0);
+}
+
+/// Two routing instances may have the same hosts, whose ways are remembered apart.
+#[test]
+fn the_same_host_in_two_routing_instances_has_two_ways() {
+    const HOST: &str = "2001:db8:7::9";
+    let mut world = world6_with(|s| {
+        on(s, IF_VLAN, |i| i.vrf = VrfId(1));
+        let mut policy = (*s.nat).clone();
+        policy.instances.push(instance(1, 1, 0, "192.0.2.2"));
+        for (via, instance) in (1..).zip(&mut policy.instances) {
+            let prefix = NatPrefix::new("2001:db8:64::/96".parse().unwrap()).unwrap();
+            let (prefixes, subscribers) =
+                (vec![Nat64Prefix { via, prefix }], vec!["2001:db8:7::/48".parse().unwrap()]);
+            instance.nat64 = Some(Nat64 { prefixes, subscribers, subscriber_len: 64 });
+        }
+        s.nat = std::sync::Arc::new(policy);
+        for (vrf, interface, gateway) in [(0, IF_IN, A), (1, IF_VLAN, "2001:db8:3::5")] {
+            let (prefix, vrf) = ("2001:db8:7::/48".parse().unwrap(), VrfId(vrf));
+            let next_hop = NextHop::Gateway(IfIndex(interface), ip6(gateway));
+            s.routes6.push(Route { vrf, prefix, next_hop });
+        }
+    });
+    let here = world.pass(IN, &packet6(IN, HOST, SERVER6).udp(1_000, 53).build()).src();
+    let there = world.pass(TAGGED, &packet6(TAGGED, HOST, SERVER6).vlan(100).udp(1_000, 53).build()).src();
+    let back = |to: &String| udp(OUT, &format!("{SERVER}:53"), to);
+    let sent = world.burst(OUT, &[&here, &there, &here, &there].map(back));
+    let mut ports: Vec<_> = sent.iter().map(|sent| sent.port).collect();
+    ports.sort_unstable();
+    assert_eq!(ports, [IN, IN, TAGGED, TAGGED]);
 }
