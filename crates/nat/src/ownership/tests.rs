@@ -75,6 +75,21 @@ fn one_worker_can_claim_every_block_and_home_ones_go_first() {
     }
 }
 
+/// Too few addresses for each worker to have some: each has some blocks of every address, which end within a word.
+#[test]
+fn of_an_address_home_blocks_go_first() {
+    let group = WorkerGroup::new(3, [1; 4]);
+    let map = group.block_map(&instance(1, 65_535, 512));
+    for worker in (0..3).map(WorkerId) {
+        let mut rng = Rng::new(7);
+        assert!(map.home_count(0, worker) > 0);
+        for _ in 0..map.home_count(0, worker) {
+            let block = map.claim_on(0, worker, &mut rng).unwrap();
+            assert!(map.is_home(0, 1_024 + block * 512, worker), "{worker:?} {block}");
+        }
+    }
+}
+
 /// Blocks that fill no word, and ports at the end that fill no block.
 #[test]
 fn ranges_of_any_size_are_whole() {
