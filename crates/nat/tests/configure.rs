@@ -86,6 +86,25 @@ fn other_settings_touch_no_session() {
     check::empty(&mut w);
 }
 
+/// RFC 6888 REQ-8: also ports that were taken before the pool had a hold time.
+#[test]
+fn ports_are_held_as_soon_as_a_change_says_so() {
+    let with = |hold| {
+        instance_with(|i| {
+            (i.assignment, i.port_hold_s) = (Assignment::Arbitrary, hold);
+            i.pools = vec![pool(1, &["192.0.2.1/32"], 2_000, 2_003)];
+        })
+    };
+    let all = |w: &mut World| (0..4).filter(|n| w.udp_out(&format!("10.0.0.1:{n}"), SERVER).is_ok()).count();
+    let mut w = world(with(0));
+    assert_eq!(all(&mut w), 4);
+    w.wait(301);
+    assert_eq!(all(&mut w), 4, "nothing is held yet");
+    assert_eq!(w.configure(vec![with(10_000)]), 0);
+    w.wait(301);
+    assert_eq!(all(&mut w), 0);
+}
+
 /// Packets do not wait for a walk over all sessions: a few learn of the change at once, the others between bursts.
 #[test]
 fn a_change_in_place_looks_at_few_sessions_at_once() {
