@@ -1,6 +1,6 @@
 //! Packets from inside that probably need sessions, many at a time: while one gets its session, what the next ones need is
-//! fetched, step by step. A session like most others is made here, in as few steps as it
-//! takes; whatever is anything but common is left to `create`, which makes the common ones just the same.
+//! fetched, step by step. A session like most others is made here, in as few steps as it takes; whatever is anything but
+//! common is left to `create`, which makes the common ones just the same.
 
 use carrack_base::{Now, Proto, Reason, VrfId};
 

@@ -495,8 +495,9 @@ impl<'a> IndexView<'a> {
     #[inline(always)]
     fn bucket(&self, index: usize) -> &'a Bucket {
         debug_assert!(index < self.buckets.len());
-        // SAFETY: every index comes from `primary` (x · n / 2³² < n for x < 2³²) or from `other` (mirror and
-        // bucket are below n, hence so is their difference modulo n).
+        // From `primary`, x · n / 2³² < n for x < 2³²; from `other`, mirror and bucket are below n, hence so is their
+        // difference modulo n.
+        // SAFETY: every index comes from one of these, below the number of buckets.
         unsafe { self.buckets.get_unchecked(index) }
     }
 }
@@ -521,9 +522,8 @@ impl Bucket {
         use core::arch::x86_64::{
             _mm_cmpeq_epi16, _mm_load_si128, _mm_movemask_epi8, _mm_packs_epi16, _mm_set1_epi16,
         };
-        // SAFETY: SSE2 is part of x86-64. Both loads are 16-byte aligned and within the bucket's 64 bytes:
-        // the first holds tags 0 to 7, the second tags 8 and 9 and then other fields, whose bits the mask
-        // removes.
+        // The first load holds tags 0 to 7, the second tags 8 and 9 and then other fields, whose bits the mask removes.
+        // SAFETY: SSE2 is part of x86-64. Both loads are 16-byte aligned and within the bucket's 64 bytes.
         let bits = unsafe {
             let wanted = _mm_set1_epi16(tag as i16);
             let words: *const core::arch::x86_64::__m128i = core::ptr::from_ref(self).cast();
