@@ -503,7 +503,7 @@ impl Tables {
     /// line is made, for the outside port is chosen only then; so they are asked for, and entered some lines later, or when
     /// the burst is done, or before anything is looked for from outside or removed.
     ///
-    /// An index is never fuller than nine tenths (its lines run out first), where the search for room does not fail in
+    /// An index is never fuller than eight tenths (its lines run out first), where the search for room does not fail in
     /// the life of the universe; should it, the entry is missing: packets from outside find no session, and make none.
     #[inline(always)]
     pub(crate) fn settle(&mut self) {

@@ -14,7 +14,7 @@ const REMOTE: &str = "198.51.100.1:53";
 /// Remote endpoints whose sessions all want the same two buckets: what only somebody who knows the key could choose.
 /// Where a hash goes is repeated here from `tables/src/index.rs`.
 fn colliding(w: &World, sessions: u64, count: usize) -> Vec<(u32, u16)> {
-    let buckets = (sessions * 2).div_ceil(9) + 2;
+    let buckets = (sessions * 2).div_ceil(8) + 2;
     let place = |hash: u64| ((u128::from(hash) * u128::from(buckets)) >> 64, hash & TAG);
     let mut flow = parse(&frames::udp(e("10.0.0.1:1000"), e("198.51.100.1:1")), VrfId(0), Direction::Out);
     let wanted = place(w.nats[0].hash(&flow, Direction::Out));

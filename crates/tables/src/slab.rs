@@ -3,6 +3,9 @@
 use crate::arena::{Arena, ArenaArray, ArenaError};
 use crate::prefetch_read;
 
+/// So many lines before its turn a line is fetched for [`Slab::alloc`].
+const AHEAD: u32 = 8;
+
 /// 64 to the sixth is more than `u32::MAX`.
 const LEVELS_MAX: usize = 6;
 
@@ -36,6 +39,8 @@ impl<T: Copy + Default> Slab<T> {
     #[inline(always)]
     pub fn alloc(&mut self, value: T) -> Option<u32> {
         let id = self.live.take()?;
+        // Most of the next lines follow this one.
+        self.prefetch(id.saturating_add(AHEAD));
         // Invariant: `take` gives ids below the capacity only.
         self.lines[id as usize] = value;
         Some(id)
