@@ -116,6 +116,9 @@ impl Nat {
             Some((&states.get(arrival.instance())?.ports, *line.blocks().last()?))
         };
         if let Some(arrival) = steps::due(expected, turn, 2) {
+            if arrival.flow.is_six() {
+                tables.prefetch_mapping_of_six(&arrival.flow, arrival.endpoint);
+            }
             if arrival.subscriber == NONE {
                 arrival.subscriber = tables.prefetch_away(&arrival.flow, arrival.who);
             } else if let Some((ports, block)) = home(arrival) {

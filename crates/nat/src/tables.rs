@@ -533,27 +533,55 @@ impl Tables {
         }
     }
 
-    /// Asks for the lines of the mapping and the subscriber of a packet from inside, which these hashes lead to, and for
-    /// where its session and mapping will be entered when their first buckets are full. The likely subscriber, or
-    /// [`NONE`].
+    /// Asks for where the session of a packet from inside will be entered when its first bucket is full, and for what its
+    /// mapping and its subscriber lead to. The likely subscriber, or [`NONE`].
     #[inline]
     pub(crate) fn prefetch_arrival(&self, flow: &Flow, hash: u64, who: u64, endpoint: u64) -> u32 {
         self.session_index.prefetch_room(hash);
-        let mut mapping = endpoint;
         if flow.is_six() {
-            // The host's number stands in for its address.
-            let host = self.hosts.as_ref().and_then(|hosts| hosts.index.candidate(endpoint));
-            let inside = Endpoint { ip: host.unwrap_or(NONE), port: flow.sport };
-            mapping = self.hash(mapping_key(inside, flow.vrf, flow.proto, Direction::Out, true));
-        }
-        match self.mapping_index.view().likely(mapping) {
-            Likely::Line(id) => self.mappings.prefetch(id),
-            Likely::Away => {}
-            Likely::Absent => self.mapping_index.prefetch_room(mapping),
+            self.prefetch_host(flow, endpoint);
+        } else {
+            self.prefetch_mapping(endpoint);
         }
         match self.subscriber_index.view().likely(who) {
             Likely::Line(id) => self.prefetch_subscriber(id, flow),
             Likely::Away | Likely::Absent => NONE,
+        }
+    }
+
+    /// What the mapping of an IPv6 packet is found by, where its host is the likely one: the host's number stands in for its
+    /// address. `endpoint` is what the host is found by.
+    #[inline]
+    fn likely_mapping(&self, hosts: &Hosts, flow: &Flow, endpoint: u64) -> Option<(u32, u64)> {
+        let host = hosts.index.candidate(endpoint)?;
+        let inside = Endpoint { ip: host, port: flow.sport };
+        Some((host, self.hash(mapping_key(inside, flow.vrf, flow.proto, Direction::Out, true))))
+    }
+
+    /// Asks for the line of an IPv6 host and for the bucket of its mapping; [`Tables::prefetch_mapping_of_six`] comes next.
+    fn prefetch_host(&self, flow: &Flow, endpoint: u64) {
+        let Some(hosts) = &self.hosts else { return };
+        if let Some((host, mapping)) = self.likely_mapping(hosts, flow, endpoint) {
+            hosts.lines.prefetch(host);
+            self.mapping_index.prefetch(mapping);
+        } else {
+            hosts.index.prefetch_room(endpoint);
+        }
+    }
+
+    /// The same as [`Tables::prefetch_mapping`] for a packet of an IPv6 host, whose line and bucket are here.
+    pub(crate) fn prefetch_mapping_of_six(&self, flow: &Flow, endpoint: u64) {
+        let found = self.hosts.as_ref().and_then(|hosts| self.likely_mapping(hosts, flow, endpoint));
+        found.inspect(|(_, mapping)| self.prefetch_mapping(*mapping));
+    }
+
+    /// Asks for a mapping's line, or for where it will be entered when its first bucket, which is here, is full.
+    #[inline(always)]
+    fn prefetch_mapping(&self, hash: u64) {
+        match self.mapping_index.view().likely(hash) {
+            Likely::Line(id) => self.mappings.prefetch(id),
+            Likely::Away => {}
+            Likely::Absent => self.mapping_index.prefetch_room(hash),
         }
     }
 
@@ -611,6 +639,9 @@ impl Tables {
         let hashes = self.hashes_of_mapping(mapping);
         self.mapping_index.prefetch(hashes.outbound);
         self.mapping_index.prefetch(hashes.inbound);
+        if let Some(hosts) = self.hosts.as_ref().filter(|_| mapping.is_six()) {
+            hosts.lines.prefetch(mapping.inside_ip);
+        }
         end.last = Some(hashes);
         Some(mapping)
     }
