@@ -82,6 +82,7 @@ impl Nat {
         if let Some(end) = steps::due(ends, turn, 3).filter(|end| end.last.is_some())
             && let Some(mapping) = self.tables.mappings.get(end.mapping)
         {
+            self.tables.look_at_last_of_six(end, mapping);
             let (address, port) = (mapping.address, mapping.outside_port);
             ports_of(mapping).inspect(|ports| ports.prefetch_port(address, mapping.proto(), port));
         }

@@ -632,8 +632,11 @@ impl Tables {
     #[inline(always)]
     pub(crate) fn look_at_last(&self, end: &mut Ending) -> Option<&Mapping> {
         if let Some(line) = self.subscribers.get(end.subscriber).filter(|line| line.sessions == 1) {
-            let hash = subscriber_hash(&self.hasher, line.who(), VrfId(line.inside_vrf));
-            self.subscriber_index.prefetch(hash);
+            if line.is_six {
+                carrack_tables::prefetch(&line.inside6);
+            } else {
+                self.prefetch_subscriber_bucket(line);
+            }
         }
         let mapping = self.mappings.get(end.mapping).filter(|mapping| mapping.sessions == 1)?;
         let hashes = self.hashes_of_mapping(mapping);
@@ -644,6 +647,23 @@ impl Tables {
         }
         end.last = Some(hashes);
         Some(mapping)
+    }
+
+    /// Asks for what the ends of an IPv6 subscriber and host touch, once their lines are here.
+    #[inline(always)]
+    pub(crate) fn look_at_last_of_six(&self, end: &Ending, mapping: &Mapping) {
+        let Some(hosts) = self.hosts.as_ref().filter(|_| mapping.is_six()) else { return };
+        if let Some(line) = self.subscribers.get(end.subscriber).filter(|line| line.sessions == 1) {
+            self.prefetch_subscriber_bucket(line);
+        }
+        if let Some(line) = hosts.lines.get(mapping.inside_ip).filter(|line| line.mappings == 1) {
+            hosts.index.prefetch(host_hash(&self.hasher, line.address, line.via, VrfId(line.vrf)));
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch_subscriber_bucket(&self, line: &Subscriber) {
+        self.subscriber_index.prefetch(subscriber_hash(&self.hasher, line.who(), VrfId(line.inside_vrf)));
     }
 
     fn permission_key(mapping: u32, remote_ip: u32) -> [u64; 2] {
