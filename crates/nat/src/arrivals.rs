@@ -7,8 +7,8 @@ use carrack_base::{Now, Proto, Reason, VrfId};
 use crate::create::{may_have_session, may_open, session_of, within_limits};
 use crate::directory::is_exempt;
 use crate::engine::{Nat, Verdict, idle_timeout_s};
-use crate::flow::{Direction, Flow, host_hash, mapping_key, subscriber_hash};
-use crate::line::{INDEPENDENT, Mapping, NO_ADDRESS, NONE, SIX};
+use crate::flow::{Direction, Flow, Inside, host_hash, mapping_key, subscriber_hash};
+use crate::line::{Host, INDEPENDENT, Mapping, NO_ADDRESS, NONE, SIX, Subscriber};
 use crate::policy::Assignment;
 use crate::pool::Wish;
 use crate::rewrite::deltas;
@@ -153,8 +153,7 @@ impl Nat {
         })
     }
 
-    /// The session of a packet like most: its subscriber is known and below all limits, and has a port left. `None`, and
-    /// nothing has changed, when anything is uncommon.
+    /// The session of a packet like most. `None`, and nothing has changed, when anything is uncommon, or runs out.
     #[inline(always)]
     fn open_common(
         &mut self,
@@ -179,67 +178,121 @@ impl Nat {
             return None;
         }
         let who = directory.subscriber_of(instance.id, flow.inside());
-        let subscriber = tables.find_subscriber_at(arrival.who, who, instance.inside_vrf)?;
-        let (inside, outbound) = tables.endpoint_of(flow, arrival.endpoint)?;
-        let found = tables.find_mapping_at(outbound, inside, flow);
-        let of_mapping = match found {
+        let subscriber = tables.find_subscriber_at(arrival.who, who, instance.inside_vrf);
+        let endpoint = tables.endpoint_of(flow, arrival.endpoint);
+        let mapping = endpoint.and_then(|(inside, outbound)| tables.find_mapping_at(outbound, inside, flow));
+        let of_mapping = match mapping {
             // What is static serves by rules of its own.
             Some(id) => tables.mappings.get(id).filter(|mapping| !mapping.is_static())?.sessions,
             None if !flow.is_six() && directory.one_to_one(instance.id, flow.src).is_some() => return None,
             None => 0,
         };
-        tables.has_room(found.is_none()).ok()?;
-        let line = tables.subscribers.get(subscriber)?;
-        if line.slot != slots.of(instance.id) {
-            return None;
-        }
-        may_have_session(instance, line.sessions, of_mapping).ok()?;
-        let mapping = match found {
-            Some(id) => id,
-            None => self.map_common(at, subscriber, inside, outbound, flow, now)?,
+        tables.has_room(mapping.is_none()).ok()?;
+        let of_subscriber = match subscriber {
+            Some(id) => {
+                tables.subscribers.get(id).filter(|line| line.slot == slots.of(instance.id))?.sessions
+            }
+            None => 0,
         };
-        let opened = self.session_common(at, subscriber, mapping, arrival, now);
-        if opened.is_none() && found.is_none() {
+        may_have_session(instance, of_subscriber, of_mapping).ok()?;
+        match (subscriber, mapping) {
+            (Some(subscriber), Some(mapping)) => self.session_common(subscriber, mapping, arrival, now),
+            (Some(subscriber), None) => self.open_mapped(subscriber, endpoint, arrival, now),
+            (None, None) => self.open_for(who, endpoint, arrival, now),
+            (None, Some(_)) => None,
+        }
+    }
+
+    /// The first session of a subscriber.
+    #[inline(never)]
+    fn open_for(
+        &mut self,
+        who: Inside,
+        endpoint: Option<(Endpoint, u64)>,
+        arrival: &Arrival,
+        now: Now,
+    ) -> Option<u32> {
+        let instance = self.policy.instances.get(arrival.instance())?;
+        let line = Subscriber::of(instance, who, self.slots.of(instance.id));
+        let subscriber = self.tables.add_subscriber_at(line, arrival.who).ok()?;
+        let opened = self.open_mapped(subscriber, endpoint, arrival, now);
+        if opened.is_none() {
+            self.release_subscriber_if_unused(subscriber, now.s());
+        }
+        opened
+    }
+
+    /// A session with a mapping of its own, the first of this endpoint.
+    #[inline(always)]
+    fn open_mapped(
+        &mut self,
+        subscriber: u32,
+        endpoint: Option<(Endpoint, u64)>,
+        arrival: &Arrival,
+        now: Now,
+    ) -> Option<u32> {
+        let (inside, outbound) = match endpoint {
+            Some(endpoint) => endpoint,
+            None => self.begin_host(arrival)?,
+        };
+        let Some(mapping) = self.map_common(subscriber, inside, outbound, arrival, now) else {
+            if endpoint.is_none() {
+                self.tables.remove_host_if_unused(inside.ip);
+            }
+            return None;
+        };
+        let opened = self.session_common(subscriber, mapping, arrival, now);
+        if opened.is_none() {
             self.drop_mapping(mapping, now.s());
         }
         opened
+    }
+
+    /// The line of an IPv6 host that has none yet: its endpoint, and what that is found by.
+    #[inline(never)]
+    fn begin_host(&mut self, arrival: &Arrival) -> Option<(Endpoint, u64)> {
+        let Flow { src6, via, vrf, .. } = arrival.flow;
+        let line = Host { address: src6, vrf: vrf.0, via, mappings: 0 };
+        let host = self.tables.add_host_at(line, arrival.endpoint).ok()?;
+        Some(self.tables.endpoint_by(host, &arrival.flow))
     }
 
     /// Its mapping, when it has none yet.
     #[inline(always)]
     fn map_common(
         &mut self,
-        at: usize,
         subscriber_id: u32,
         inside: Endpoint,
         outbound: u64,
-        flow: &Flow,
+        arrival: &Arrival,
         now: Now,
     ) -> Option<u32> {
+        let (flow, at) = (&arrival.flow, arrival.instance());
         let Self { policy, tables, states, rng, events, slots, .. } = self;
         let instance = policy.instances.get(at)?;
         let ports = &mut states.get_mut(at)?.ports;
         let subscriber = tables.subscribers.get_mut(subscriber_id)?;
         let drawn = rng.clone();
-        let got = match instance.assignment {
+        let mut got = match instance.assignment {
             Assignment::Blocks { .. } => ports.take_in_own_block(subscriber, flow.proto, now.s(), rng),
-            // What these tie or take beside a port is not given back: nothing may come in between.
-            Assignment::Arbitrary | Assignment::Deterministic { .. } => {
+            Assignment::Arbitrary | Assignment::Deterministic { .. } => None,
+        };
+        if got.is_none() {
+            *rng = drawn.clone();
+            // What these tie or take beside a port is not given back: nothing may come in between. A host with forward rules
+            // has its first address with them.
+            let is_at_home = subscriber.address != NO_ADDRESS || instance.statics.is_empty();
+            if is_at_home
+                && instance.limits.creations_per_s == 0
+                && within_limits(instance, subscriber, flow.proto, now).is_ok()
+            {
                 let mut send = |event| {
                     events.push(event);
                 };
                 let wish = Wish::any(flow.proto, inside.port);
-                // A host with forward rules has its first address with them.
-                let is_at_home = subscriber.address != NO_ADDRESS || instance.statics.is_empty();
-                let may = is_at_home
-                    && instance.limits.creations_per_s == 0
-                    && within_limits(instance, subscriber, flow.proto, now).is_ok();
-                let mut take = || {
-                    ports.allocate(instance, subscriber_id, subscriber, wish, now.s(), rng, &mut send).ok()
-                };
-                if may { take() } else { None }
+                got = ports.allocate(instance, subscriber_id, subscriber, wish, now.s(), rng, &mut send).ok();
             }
-        };
+        }
         let Some(got) = got else {
             *rng = drawn;
             return None;
@@ -265,14 +318,13 @@ impl Nat {
     #[inline(always)]
     fn session_common(
         &mut self,
-        at: usize,
         subscriber: u32,
         mapping_id: u32,
         arrival: &Arrival,
         now: Now,
     ) -> Option<u32> {
         let flow = &arrival.flow;
-        let instance = self.policy.instances.get(at)?;
+        let instance = self.policy.instances.get(arrival.instance())?;
         let mapping = *self.tables.mappings.get(mapping_id)?;
         let mut line = session_of(instance, (subscriber, mapping_id), &mapping, flow, Direction::Out, now);
         if mapping.is_six() {

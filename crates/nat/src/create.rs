@@ -170,12 +170,7 @@ impl Nat {
             }
             return Ok(id);
         }
-        let slot = self.slots.of(instance.id);
-        let id = self.tables.add_subscriber(inside, instance.inside_vrf, slot)?;
-        if let Some(line) = self.tables.subscribers.get_mut(id) {
-            line.tokens_milli = instance.limits.creations_burst.saturating_mul(1_000);
-        }
-        Ok(id)
+        self.tables.add_subscriber(Subscriber::of(instance, inside, self.slots.of(instance.id)))
     }
 
     /// Makes a mapping for an inside endpoint, within the subscriber's limits.

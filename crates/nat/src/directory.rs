@@ -606,7 +606,11 @@ mod tests {
         let mut tables = Tables::new(capacity, hasher, PagePreference::Small).unwrap();
         let mine = (0x0a00_0000..).filter(|ip| directory.owner_of_inside(VrfId(0), *ip) == WorkerId(0));
         for ip in mine.take(4_096) {
-            assert!(tables.add_subscriber(Inside::V4(ip), VrfId(0), 0).is_ok());
+            assert!(
+                tables
+                    .add_subscriber(crate::line::Subscriber { inside_ip: ip, ..Default::default() })
+                    .is_ok()
+            );
         }
     }
 }

@@ -413,6 +413,14 @@ impl Default for Subscriber {
 }
 
 impl Subscriber {
+    /// One of an instance that nobody knew before. `slot` is the instance's.
+    pub(crate) fn of(instance: &Instance, who: Inside, slot: u16) -> Self {
+        let tokens_milli = instance.limits.creations_burst.saturating_mul(1_000);
+        let mut line = Self { inside_vrf: instance.inside_vrf.0, slot, tokens_milli, ..Self::default() };
+        line.set_who(who);
+        line
+    }
+
     /// Its address.
     #[inline(always)]
     pub(crate) const fn who(&self) -> Inside {

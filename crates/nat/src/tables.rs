@@ -204,9 +204,15 @@ impl Tables {
 
     /// Adds one, without mappings yet.
     pub(crate) fn add_host(&mut self, address: u128, via: u16, vrf: VrfId) -> Result<u32, Reason> {
-        let hash = host_hash(&self.hasher, address, via, vrf);
+        self.add_host_at(
+            Host { address, vrf: vrf.0, via, mappings: 0 },
+            host_hash(&self.hasher, address, via, vrf),
+        )
+    }
+
+    /// The same; `hash` is what it is found by.
+    pub(crate) fn add_host_at(&mut self, line: Host, hash: u64) -> Result<u32, Reason> {
         let hosts = self.hosts.as_mut().ok_or(Reason::NatNoInstance)?;
-        let line = Host { address, vrf: vrf.0, via, mappings: 0 };
         let id = hosts.lines.alloc(line).ok_or(Reason::NatHostTableFull)?;
         if hosts.index.insert(hash, id).is_err() {
             hosts.lines.free(id);
@@ -325,11 +331,13 @@ impl Tables {
         })
     }
 
-    pub(crate) fn add_subscriber(&mut self, who: Inside, vrf: VrfId, slot: u16) -> Result<u32, Reason> {
-        let mut line = Subscriber { inside_vrf: vrf.0, slot, ..Subscriber::default() };
-        line.set_who(who);
+    pub(crate) fn add_subscriber(&mut self, line: Subscriber) -> Result<u32, Reason> {
+        self.add_subscriber_at(line, subscriber_hash(&self.hasher, line.who(), VrfId(line.inside_vrf)))
+    }
+
+    /// The same; `hash` is what it is found by.
+    pub(crate) fn add_subscriber_at(&mut self, line: Subscriber, hash: u64) -> Result<u32, Reason> {
         let id = self.subscribers.alloc(line).ok_or(Reason::NatSubscriberTableFull)?;
-        let hash = subscriber_hash(&self.hasher, who, vrf);
         if self.subscriber_index.insert(hash, id).is_err() {
             self.subscribers.free(id);
             return Err(Reason::NatIndexFull);
@@ -545,7 +553,11 @@ impl Tables {
         }
         match self.subscriber_index.view().likely(who) {
             Likely::Line(id) => self.prefetch_subscriber(id, flow),
-            Likely::Away | Likely::Absent => NONE,
+            Likely::Away => NONE,
+            Likely::Absent => {
+                self.subscriber_index.prefetch_room(who);
+                NONE
+            }
         }
     }
 
@@ -554,8 +566,7 @@ impl Tables {
     #[inline]
     fn likely_mapping(&self, hosts: &Hosts, flow: &Flow, endpoint: u64) -> Option<(u32, u64)> {
         let host = hosts.index.candidate(endpoint)?;
-        let inside = Endpoint { ip: host, port: flow.sport };
-        Some((host, self.hash(mapping_key(inside, flow.vrf, flow.proto, Direction::Out, true))))
+        Some((host, self.endpoint_by(host, flow).1))
     }
 
     /// Asks for the line of an IPv6 host and for the bucket of its mapping; [`Tables::prefetch_mapping_of_six`] comes next.
@@ -611,8 +622,14 @@ impl Tables {
             return Some((flow.local(Direction::Out), endpoint));
         }
         let host = self.host_at(endpoint, flow.src6, flow.via, flow.vrf)?;
+        Some(self.endpoint_by(host, flow))
+    }
+
+    /// The same of an IPv6 packet, by the number of its host.
+    #[inline(always)]
+    pub(crate) fn endpoint_by(&self, host: u32, flow: &Flow) -> (Endpoint, u64) {
         let inside = Endpoint { ip: host, port: flow.sport };
-        Some((inside, self.hash(mapping_key(inside, flow.vrf, flow.proto, Direction::Out, true))))
+        (inside, self.hash(mapping_key(inside, flow.vrf, flow.proto, Direction::Out, true)))
     }
 
     /// Asks for what the end of a session touches, once its line is here.
