@@ -561,29 +561,35 @@ impl Tables {
         }
     }
 
-    /// What the mapping of an IPv6 packet is found by, where its host is the likely one: the host's number stands in for its
-    /// address. `endpoint` is what the host is found by.
-    #[inline]
-    fn likely_mapping(&self, hosts: &Hosts, flow: &Flow, endpoint: u64) -> Option<(u32, u64)> {
-        let host = hosts.index.candidate(endpoint)?;
-        Some((host, self.endpoint_by(host, flow).1))
-    }
-
-    /// Asks for the line of an IPv6 host and for the bucket of its mapping; [`Tables::prefetch_mapping_of_six`] comes next.
+    /// Asks for the line of a packet's IPv6 host and for the bucket of its mapping; [`Tables::prefetch_mapping_of_six`] comes
+    /// next. `endpoint` is what the host is found by.
     fn prefetch_host(&self, flow: &Flow, endpoint: u64) {
         let Some(hosts) = &self.hosts else { return };
-        if let Some((host, mapping)) = self.likely_mapping(hosts, flow, endpoint) {
-            hosts.lines.prefetch(host);
-            self.mapping_index.prefetch(mapping);
-        } else {
-            hosts.index.prefetch_room(endpoint);
+        match hosts.index.view().likely(endpoint) {
+            Likely::Line(host) => self.prefetch_of_host(hosts, host, flow),
+            Likely::Away => {}
+            Likely::Absent => hosts.index.prefetch_room(endpoint),
         }
     }
 
-    /// The same as [`Tables::prefetch_mapping`] for a packet of an IPv6 host, whose line and bucket are here.
+    /// The same as [`Tables::prefetch_mapping`] for a packet of an IPv6 host, whose line and bucket are here, unless its hash
+    /// did not lead to it at once: then these are asked for.
     pub(crate) fn prefetch_mapping_of_six(&self, flow: &Flow, endpoint: u64) {
-        let found = self.hosts.as_ref().and_then(|hosts| self.likely_mapping(hosts, flow, endpoint));
-        found.inspect(|(_, mapping)| self.prefetch_mapping(*mapping));
+        let Some(hosts) = &self.hosts else { return };
+        match hosts.index.view().likely(endpoint) {
+            Likely::Line(host) => self.prefetch_mapping(self.endpoint_by(host, flow).1),
+            Likely::Away => {
+                let host = hosts.index.view().likely_away(endpoint);
+                host.inspect(|host| self.prefetch_of_host(hosts, *host, flow));
+            }
+            Likely::Absent => {}
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch_of_host(&self, hosts: &Hosts, host: u32, flow: &Flow) {
+        hosts.lines.prefetch(host);
+        self.mapping_index.prefetch(self.endpoint_by(host, flow).1);
     }
 
     /// Asks for a mapping's line, or for where it will be entered when its first bucket, which is here, is full.
