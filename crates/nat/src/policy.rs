@@ -144,7 +144,8 @@ pub struct Pool {
     pub id: PoolId,
     /// As in config; identifies the pool over reloads.
     pub name: String,
-    /// Address ranges, disjoint from every other pool and static rule of the same outside VRF, at most 65 536 addresses.
+    /// Address ranges, disjoint from every other pool and static rule of the same outside VRF; of all pools of an instance at
+    /// most 65 535 addresses.
     pub ranges: Vec<Range4>,
     /// First port used for dynamic mappings, at least 1.
     pub port_first: u16,

@@ -11,8 +11,8 @@ use crate::read::Notes;
 use crate::source::{At, Span};
 use crate::value;
 
-/// Most addresses of a pool.
-const POOL_ADDRESSES_MAX: u64 = 65_536;
+/// Most addresses of all pools of an instance: lines name an address by a number of 16 bits, of which one stands for none.
+const INSTANCE_ADDRESSES_MAX: u64 = 65_535;
 
 pub(super) fn check(notes: &Notes, config: &Config) {
     pools(notes, config);
@@ -34,13 +34,6 @@ fn pools(notes: &Notes, config: &Config) {
             );
             notes.error(pool.name.span, message);
         }
-        let count: u64 = pool.addresses.iter().map(|range| range.count()).sum();
-        if count > POOL_ADDRESSES_MAX {
-            let message = format!(
-                "{count} addresses; a pool has at most {POOL_ADDRESSES_MAX}, so split it into several"
-            );
-            notes.error(pool.name.span, message);
-        }
         for range in &pool.addresses {
             let unicast = value::is_host_address(range.first) && value::is_host_address(range.last);
             if !unicast {
@@ -49,6 +42,21 @@ fn pools(notes: &Notes, config: &Config) {
                     format!("{range} holds addresses that no host may have; list unicast addresses"),
                 );
             }
+        }
+    }
+    for nat in &config.nat {
+        let mut count = 0;
+        let beyond = nat.pools.iter().find(|pool| {
+            count += pool.addresses.iter().map(|range| range.count()).sum::<u64>();
+            count > INSTANCE_ADDRESSES_MAX
+        });
+        if let Some(pool) = beyond {
+            let message = format!(
+                "`{}` has {count} addresses with this pool; an instance has at most {INSTANCE_ADDRESSES_MAX}: spread \
+                 its subscribers and addresses over several",
+                nat.name
+            );
+            notes.error(pool.name.span, message);
         }
     }
     if let Some((_, pool)) = all_pools(config).nth(POOLS_MAX) {
