@@ -174,6 +174,7 @@ impl Rig {
                     .into(),
             ));
         }
+        spec.instance.check()?;
         let now = Now::from_s(1);
         let plan = world::plan_with(spec.instance.instance(), spec.tagged);
         let (worker, far) = world::worker_with(0, WorkerGroup::new(1, SEED), plan, spec.sizes(), now)
@@ -473,6 +474,22 @@ mod tests {
             frame_bytes: 64,
             tagged: false,
         }
+    }
+
+    #[test]
+    fn more_subscribers_or_addresses_than_there_can_be_are_refused_in_words() {
+        let refusal = |translation, subscribers| {
+            let mut spec = spec(translation, Mode::Pba);
+            spec.instance.subscribers = subscribers;
+            spec.instance.block = 512;
+            Rig::new(&spec).err().map(|error| error.0)
+        };
+        let error = refusal(Translation::Nat44, 20_000_000).unwrap();
+        assert!(error.contains("20 000 000 subscribers") && error.contains("10.0.0.0/8"), "{error}");
+        // Blocks of 512 ports, 126 of an address, half as many again.
+        let error = refusal(Translation::Nat64, 6_000_000).unwrap();
+        assert!(error.contains("71 430 addresses"), "{error}");
+        assert_eq!(refusal(Translation::Nat44, 1_000), None);
     }
 
     #[test]

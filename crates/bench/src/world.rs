@@ -23,8 +23,10 @@ use carrack_xlat::Siit;
 use carrack_xlat::eam::{EamTable, Entry};
 use clap::ValueEnum;
 
+use crate::forward::BenchError;
 use crate::generator::{PORTS, SESSIONS_PER_SUBSCRIBER, SUBSCRIBER_FIRST, Translation};
 use crate::generator6::{PREFIX6, SUBSCRIBERS6};
+use crate::report::grouped;
 
 /// The router's inside port.
 pub const INSIDE_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 1]);
@@ -44,6 +46,10 @@ const OUTSIDE_VLAN: u16 = 2;
 /// The router's link-local address inside, and that of the router in front of the subscribers.
 const LINK_LOCAL: u128 = 0xfe80_u128 << 112 | 1;
 const SUBSCRIBERS_NEXT6: u128 = 0xfe80_u128 << 112 | 2;
+/// IPv4 subscribers that there can be.
+const SUBSCRIBERS4_MAX: u32 = 1 << 24;
+/// Addresses of all pools of an instance: they are numbered in 16 bits.
+const ADDRESSES_MAX: u32 = 65_535;
 /// Ports of a block.
 const BLOCK: u16 = 512;
 /// The pool starts at 100.64.0.0, which no real network in the bench uses.
@@ -144,6 +150,28 @@ impl Log {
 }
 
 impl InstanceSpec {
+    /// Are there as many subscribers and addresses?
+    ///
+    /// # Errors
+    /// If not: what to do instead.
+    pub fn check(&self) -> Result<(), BenchError> {
+        let (subscribers, addresses) = (grouped(self.subscribers.into()), self.addresses());
+        let fewer = "ask for fewer sessions or for more on each (--ports, --remotes)";
+        if self.subscribers > SUBSCRIBERS4_MAX && self.translation != Translation::Nat64 {
+            let most = grouped(SUBSCRIBERS4_MAX.into());
+            return Err(BenchError(format!(
+                "{subscribers} subscribers; 10.0.0.0/8, where the bench has them, is {most}: {fewer}"
+            )));
+        }
+        if addresses > ADDRESSES_MAX && self.mode != Mode::Static {
+            let (addresses, most) = (grouped(addresses.into()), grouped(ADDRESSES_MAX.into()));
+            return Err(BenchError(format!(
+                "{subscribers} subscribers take {addresses} addresses; an instance has at most {most}: {fewer}"
+            )));
+        }
+        Ok(())
+    }
+
     /// The compiled instance: its pool is half as large again as what all subscribers take at once.
     pub fn instance(&self) -> Instance {
         let mut instance = instance(self.subscribers, 1);
