@@ -6,7 +6,7 @@ use carrack_alg::Protocol;
 use carrack_base::{Family, Proto, VrfId};
 use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
 use carrack_nat::policy::{
-    Assignment, BlockRules, Filtering, Instance, Limits, Logged, Mapping, Overflow, Pooling,
+    Assignment, BlockRules, Capacity, Filtering, Instance, Limits, Logged, Mapping, Overflow, Pooling,
 };
 use carrack_nat::{Direction, Flow, Rng, Verdict};
 use common::*;
@@ -78,6 +78,17 @@ fn any_policy(rng: &mut Rng) -> Instance {
     it
 }
 
+/// Tables that are large enough, or that some of the hosts find full.
+fn any_capacity(rng: &mut Rng) -> Capacity {
+    Capacity {
+        sessions: one(rng, &[SMALL.sessions, SMALL.sessions, 48]),
+        mappings: one(rng, &[SMALL.mappings, SMALL.mappings, 40]),
+        subscribers: one(rng, &[SMALL.subscribers, SMALL.subscribers, 6]),
+        hosts: one(rng, &[SMALL.hosts, SMALL.hosts, 4]),
+        ..SMALL
+    }
+}
+
 fn any_flow(rng: &mut Rng, has_six: bool) -> Flow {
     let proto = one(rng, &[Proto::Udp, Proto::Udp, Proto::Tcp]);
     // Some have so many that their blocks fill up.
@@ -115,11 +126,12 @@ fn outcome(verdict: &Verdict) -> String {
 #[test]
 fn sessions_made_many_at_a_time_are_those_made_one_by_one() {
     let mut many = 0;
-    for seed in 1..400 {
+    for seed in 1..1_000 {
         let mut rng = Rng::new(seed);
         let policy = any_policy(&mut rng);
         let has_six = policy.nat64.is_some();
-        let [mut alone, mut together] = [(); 2].map(|()| world(policy.clone()));
+        let capacity = any_capacity(&mut rng);
+        let [mut alone, mut together] = [(); 2].map(|()| World::new(vec![policy.clone()], 1, capacity));
         for _ in 0..12 {
             let routed = alone.routed_outside;
             let flows: Vec<Flow> = (0..rng.below(48)).map(|_| any_flow(&mut rng, has_six)).collect();
@@ -164,6 +176,10 @@ fn sessions_made_many_at_a_time_are_those_made_one_by_one() {
             assert_eq!(alone.mappings(), together.mappings(), "seed {seed} under {policy:?}");
             assert_eq!(alone.subscribers(), together.subscribers(), "seed {seed} under {policy:?}");
             assert_eq!(alone.pools(), together.pools(), "seed {seed} under {policy:?}");
+            let used =
+                |world: &World| world.nats[0].memory().iter().map(|row| (row.table, row.used)).collect();
+            let used: [Vec<_>; 2] = [&alone, &together].map(used);
+            assert_eq!(used[0], used[1], "seed {seed} under {policy:?}");
             let wait = rng.below(4) as u64;
             alone.wait(wait);
             together.wait(wait);
