@@ -3,7 +3,7 @@
 mod common;
 
 use carrack_alg::Protocol;
-use carrack_base::{Family, Proto, VrfId};
+use carrack_base::{Family, InstanceId, Proto, VrfId};
 use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
 use carrack_nat::policy::{
     Assignment, BlockRules, Capacity, Filtering, Instance, Limits, Logged, Mapping, Overflow, Pooling,
@@ -210,4 +210,43 @@ fn a_full_burst_takes_no_more() {
     assert_eq!(lines.len(), taken);
     assert!(lines.iter().all(|line| *line == lines[0] && line.is_ok()), "one session for all of them");
     assert!(w.nats[0].expect_session(Flow { vrf: VrfId(0), ..flow }, hash), "there is room again");
+}
+
+#[test]
+fn who_is_known_by_another_instances_rule_belongs_to_the_one_whose_ports_it_takes() {
+    let other = Instance {
+        id: InstanceId(1),
+        name: "other".into(),
+        subscribers: vec![net("10.9.0.0/28")],
+        pools: vec![pool(1, &["192.0.2.65", "192.0.2.66"], 1_024, 65_535)],
+        statics: vec![forward(Proto::Udp, "192.0.2.65:80", "10.0.0.5:80")],
+        ..instance()
+    };
+    let opened = |together: bool| {
+        let mut w = World::new(vec![instance(), other.clone()], 1, SMALL);
+        assert_eq!(w.udp_in("198.51.100.9:5", e("192.0.2.65:80")), Ok(e("10.0.0.5:80")));
+        assert_eq!(w.subscribers()[0].instance, InstanceId(1));
+        let flow = Flow {
+            src: addr("10.0.0.5"),
+            sport: 1_000,
+            dst: addr("198.51.100.7"),
+            dport: 53,
+            proto: Proto::Udp,
+            ip_proto: 17,
+            ..Flow::default()
+        };
+        let (nat, now) = (&mut w.nats[0], w.now);
+        let hash = nat.hash(&flow, Direction::Out);
+        if together {
+            assert!(nat.expect_session(flow, hash));
+            nat.open_expected(now, |_, _, _| true, |_, opened| assert!(opened.is_ok()));
+        }
+        nat.process(&flow, Direction::Out, hash, LOOK_UP, &mut [], now, |_, _| true);
+        nat.settle();
+        w.wait(1);
+        (w.subscribers(), w.sessions(), w.events)
+    };
+    let (subscribers, sessions, events) = opened(true);
+    assert_eq!((subscribers[0].instance, sessions.len()), (InstanceId(0), 2));
+    assert_eq!((subscribers, sessions, events), opened(false));
 }
