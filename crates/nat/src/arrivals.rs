@@ -279,8 +279,8 @@ impl Nat {
         };
         if got.is_none() {
             *rng = drawn.clone();
-            // What these tie or take beside a port is not given back: nothing may come in between. A host with forward rules
-            // has its first address with them.
+            // What is tied or taken beside a port is not given back: nothing may come in between. A host with forward rules has
+            // its first address with them.
             let is_at_home = subscriber.address != NO_ADDRESS || instance.statics.is_empty();
             if is_at_home
                 && instance.limits.creations_per_s == 0

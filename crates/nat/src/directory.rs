@@ -594,6 +594,7 @@ pub(crate) fn is_exempt(instance: &Instance, remote: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::line::Subscriber;
     use crate::policy::Capacity;
     use crate::tables::Tables;
     use carrack_tables::PagePreference;
@@ -606,11 +607,7 @@ mod tests {
         let mut tables = Tables::new(capacity, hasher, PagePreference::Small).unwrap();
         let mine = (0x0a00_0000..).filter(|ip| directory.owner_of_inside(VrfId(0), *ip) == WorkerId(0));
         for ip in mine.take(4_096) {
-            assert!(
-                tables
-                    .add_subscriber(crate::line::Subscriber { inside_ip: ip, ..Default::default() })
-                    .is_ok()
-            );
+            assert!(tables.add_subscriber(Subscriber { inside_ip: ip, ..Subscriber::default() }).is_ok());
         }
     }
 }
