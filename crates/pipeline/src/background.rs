@@ -36,7 +36,8 @@ impl Worker {
         self.prepare_some(now);
         self.tell_taken();
         self.end_overdue(now, pool);
-        self.dumps.turn(&mut self.nat, &self.translators, now);
+        let packets = self.accounts.rx + self.accounts.handed_in;
+        self.dumps.turn(&mut self.nat, &self.translators, packets, now);
         self.send_events(now);
         if self.taps.capturing || self.taps.tracing {
             self.taps.tidy();

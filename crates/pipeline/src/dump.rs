@@ -1,5 +1,7 @@
 //! Walks over the tables for management, a few lines between bursts, so that millions of rows stop nothing.
 
+use core::mem;
+
 use carrack_base::{InstanceId, Now, Proto};
 use carrack_nat::row::{SessionRow, TcpState};
 use carrack_nat::{Cursor, Nat};
@@ -9,8 +11,18 @@ use crate::translators::Translators;
 
 /// Walks at once; more wait their turn.
 const DUMPS_MAX: usize = 16;
-/// Lines one walk looks at between two bursts.
+/// Lines one walk looks at between two bursts, when nothing came.
 const LINES_A_TURN: usize = 128;
+/// So many packets since its last turn leave a walk half of its lines.
+const PACKETS_TO_HALF: u64 = 8;
+
+/// Lines one walk looks at when so many packets came since its last turn: more of them leave it less, so that it takes what
+/// time they leave, and a seventh or so of a worker that has none. It would take two thirds if it took as many each time, and packets
+/// would be lost where half the time is free.
+fn lines_beside(packets: u64) -> usize {
+    // Invariant: from 1 to LINES_A_TURN.
+    (LINES_A_TURN as u64 * PACKETS_TO_HALF / packets.saturating_add(PACKETS_TO_HALF)).max(1) as usize
+}
 
 struct Walk {
     dump: Dump,
@@ -21,11 +33,13 @@ struct Walk {
 /// Walks in progress.
 pub(crate) struct Dumps {
     walks: Vec<Walk>,
+    /// Packets that had come by the last turn.
+    packets: u64,
 }
 
 impl Dumps {
     pub(crate) fn new() -> Self {
-        Self { walks: Vec::with_capacity(DUMPS_MAX) }
+        Self { walks: Vec::with_capacity(DUMPS_MAX), packets: 0 }
     }
 
     /// Is there room for another?
@@ -37,11 +51,13 @@ impl Dumps {
         self.walks.push(Walk { dump, cursor: Cursor::default(), sent: 0 });
     }
 
-    /// One turn of each walk; those at their end are dropped, which the reader sees as the end.
-    pub(crate) fn turn(&mut self, nat: &mut Nat, translators: &Translators, now: Now) {
+    /// One turn of each walk; those at their end are dropped, which the reader sees as the end. `packets` have come since the
+    /// worker began.
+    pub(crate) fn turn(&mut self, nat: &mut Nat, translators: &Translators, packets: u64, now: Now) {
+        let lines = lines_beside(packets.saturating_sub(mem::replace(&mut self.packets, packets)));
         let mut at = 0;
         while let Some(walk) = self.walks.get_mut(at) {
-            if walk.dump.rows.is_abandoned() || walk.turn(nat, translators, now) {
+            if walk.dump.rows.is_abandoned() || walk.turn(nat, translators, lines, now) {
                 self.walks.swap_remove(at);
             } else {
                 at += 1;
@@ -52,13 +68,13 @@ impl Dumps {
 
 impl Walk {
     /// True at the end.
-    fn turn(&mut self, nat: &mut Nat, translators: &Translators, now: Now) -> bool {
+    fn turn(&mut self, nat: &mut Nat, translators: &Translators, lines: usize, now: Now) -> bool {
         let Self { dump, cursor, sent } = self;
         let room = dump.rows.slots();
         if room == 0 {
             return false;
         }
-        let lines = LINES_A_TURN.min(room);
+        let lines = lines.min(room);
         let max = if dump.rows_max == 0 { u64::MAX } else { dump.rows_max };
         let mut put = |rows: &mut rtrb::Producer<Row>, row: Row| {
             // Invariant: no more rows than lines, and there is room for those.
@@ -126,5 +142,21 @@ impl Tally {
         self.count += usize::from(known.sessions == 0);
         *known = StateRow { instance, proto, tcp, sessions: known.sessions + 1 };
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_more_packets_came_the_fewer_lines_a_walk_has_and_never_none() {
+        assert_eq!([0, 8, 64, 128].map(lines_beside), [LINES_A_TURN, 64, 14, 7]);
+        let mut before = LINES_A_TURN;
+        for packets in (0..2_000).chain([u64::MAX]) {
+            let lines = lines_beside(packets);
+            assert!((1..=before).contains(&lines), "{packets} packets, {lines} lines");
+            before = lines;
+        }
     }
 }
