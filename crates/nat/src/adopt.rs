@@ -88,7 +88,7 @@ impl Ports {
                 *known = true;
             }
         }
-        let mut new = (0_u16..).zip(known).filter_map(|(in_map, known)| (!known).then_some(in_map));
+        let mut new = (0..=u16::MAX).zip(known).filter_map(|(in_map, known)| (!known).then_some(in_map));
         for place in places.iter_mut().filter(|place| place.is_none()) {
             *place = new.next();
         }

@@ -351,8 +351,10 @@ impl BlockMap {
         }
         let before = living.iter().zip(shared).filter(|(_, (shares, _))| *shares);
         let homes = (0..workers).map(|worker| {
-            let numbers = (0..).zip(&addresses).filter(|(_, address)| !address.home_range(worker).is_empty());
-            numbers.map(|(number, _): (u16, _)| number).collect()
+            // Not `0..`, which overflows behind the last number there is.
+            let numbers = (0..=u16::MAX).zip(&addresses);
+            let numbers = numbers.filter(|(_, address)| !address.home_range(worker).is_empty());
+            numbers.map(|(number, _)| number).collect()
         });
         let this = Self {
             vrf,
