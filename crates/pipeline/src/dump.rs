@@ -16,12 +16,17 @@ const LINES_A_TURN: usize = 128;
 /// So many packets since its last turn leave a walk half of its lines.
 const PACKETS_TO_HALF: u64 = 8;
 
+/// So many packets are a line's due at least, however many came.
+const PACKETS_OF_A_LINE: u64 = 5;
+
 /// Lines one walk looks at when so many packets came since its last turn: more of them leave it less, so that it takes what
 /// time they leave, and a seventh or so of a worker that has none. It would take two thirds if it took as many each time, and packets
 /// would be lost where half the time is free.
 fn lines_beside(packets: u64) -> usize {
-    // Invariant: from 1 to LINES_A_TURN.
-    (LINES_A_TURN as u64 * PACKETS_TO_HALF / packets.saturating_add(PACKETS_TO_HALF)).max(1) as usize
+    let left = LINES_A_TURN as u64 * PACKETS_TO_HALF / packets.saturating_add(PACKETS_TO_HALF);
+    let most = LINES_A_TURN as u64;
+    // At most LINES_A_TURN.
+    left.max(packets / PACKETS_OF_A_LINE).clamp(1, most) as usize
 }
 
 struct Walk {
@@ -150,13 +155,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_more_packets_came_the_fewer_lines_a_walk_has_and_never_none() {
-        assert_eq!([0, 8, 64, 128].map(lines_beside), [LINES_A_TURN, 64, 14, 7]);
-        let mut before = LINES_A_TURN;
-        for packets in (0..2_000).chain([u64::MAX]) {
-            let lines = lines_beside(packets);
-            assert!((1..=before).contains(&lines), "{packets} packets, {lines} lines");
-            before = lines;
+    fn the_more_packets_came_the_fewer_lines_a_walk_has_but_a_share_always() {
+        assert_eq!([0, 8, 32, 64].map(lines_beside), [LINES_A_TURN, 64, 25, 14]);
+        // Several ports in a turn.
+        assert_eq!([128, 512, 10_000, u64::MAX].map(lines_beside), [25, 102, LINES_A_TURN, LINES_A_TURN]);
+        for packets in 1..2_000_u64 {
+            let lines = lines_beside(packets) as u64;
+            let share = (packets / PACKETS_OF_A_LINE).clamp(1, LINES_A_TURN as u64);
+            assert!((share..=LINES_A_TURN as u64).contains(&lines), "{packets} packets, {lines} lines");
         }
     }
 }
