@@ -9,7 +9,7 @@ use crate::directory::is_exempt;
 use crate::engine::{Nat, Verdict, idle_timeout_s};
 use crate::flow::{Direction, Flow, Inside, host_hash, mapping_key, subscriber_hash};
 use crate::line::{Host, INDEPENDENT, Mapping, NO_ADDRESS, NONE, SIX, Subscriber};
-use crate::policy::Assignment;
+use crate::policy::{Assignment, Instance};
 use crate::pool::Wish;
 use crate::rewrite::deltas;
 use crate::row::Endpoint;
@@ -42,6 +42,14 @@ impl Arrival {
     fn instance(&self) -> usize {
         usize::from(self.instance)
     }
+}
+
+/// May a port be asked for with which more is tied or taken, an address or a block? That is not given back, so nothing may come
+/// in between: no new block whose ports are all forward rules'. A host with such rules has its first address with them.
+/// `address` is what the subscriber has by now.
+#[inline(always)]
+fn may_tie(instance: &Instance, address: u16) -> bool {
+    instance.statics.is_empty() || (address != NO_ADDRESS && instance.assignment.blocks().is_none())
 }
 
 impl Nat {
@@ -198,8 +206,8 @@ impl Nat {
         match (subscriber, mapping) {
             (Some(subscriber), Some(mapping)) => self.session_common(subscriber, mapping, arrival, now),
             (Some(subscriber), None) => self.open_mapped(subscriber, endpoint, arrival, now),
-            (None, None) => self.open_for(who, endpoint, arrival, now),
-            (None, Some(_)) => None,
+            (None, None) if may_tie(instance, NO_ADDRESS) => self.open_for(who, endpoint, arrival, now),
+            (None, _) => None,
         }
     }
 
@@ -272,42 +280,39 @@ impl Nat {
         let instance = policy.instances.get(at)?;
         let ports = &mut states.get_mut(at)?.ports;
         let subscriber = tables.subscribers.get_mut(subscriber_id)?;
+        // Before anything is taken, as by the general way: a port given back at once would be a block's last for a moment.
         let drawn = rng.clone();
+        // On a line of their own, which is not here.
+        let has_rate = instance.limits.creations_per_s > 0;
+        let tokens = has_rate.then(|| (subscriber.tokens_milli, subscriber.tokens_at_ms));
+        within_limits(instance, subscriber, flow.proto, now).ok()?;
         let mut got = match instance.assignment {
             Assignment::Blocks { .. } => ports.take_in_own_block(subscriber, flow.proto, now.s(), rng),
             Assignment::Arbitrary | Assignment::Deterministic { .. } => None,
         };
-        if got.is_none() {
+        if got.is_none() && may_tie(instance, subscriber.address) {
             *rng = drawn.clone();
-            // What is tied or taken beside a port is not given back: nothing may come in between. A host with forward rules has
-            // its first address with them.
-            let is_at_home = subscriber.address != NO_ADDRESS || instance.statics.is_empty();
-            if is_at_home
-                && instance.limits.creations_per_s == 0
-                && within_limits(instance, subscriber, flow.proto, now).is_ok()
-            {
-                let mut send = |event| {
-                    events.push(event);
-                };
-                let wish = Wish::any(flow.proto, inside.port);
-                got = ports.allocate(instance, subscriber_id, subscriber, wish, now.s(), rng, &mut send).ok();
-            }
+            let mut send = |event| {
+                events.push(event);
+            };
+            let wish = Wish::any(flow.proto, inside.port);
+            got = ports.allocate(instance, subscriber_id, subscriber, wish, now.s(), rng, &mut send).ok();
         }
-        let Some(got) = got else {
-            *rng = drawn;
-            return None;
-        };
-        let line = Mapping {
-            address: got.address,
-            subscriber: subscriber_id,
-            flags: INDEPENDENT | mapping_flags(instance) | if flow.is_six() { SIX } else { 0 },
-            ..Mapping::between(instance, slots.of(instance.id), inside, got.endpoint(), flow.proto)
-        };
-        let may = within_limits(instance, subscriber, flow.proto, now).is_ok();
-        let made = if may { tables.add_mapping_at(line, outbound).ok() } else { None };
+        let made = got.and_then(|got| {
+            let line = Mapping {
+                address: got.address,
+                subscriber: subscriber_id,
+                flags: INDEPENDENT | mapping_flags(instance) | if flow.is_six() { SIX } else { 0 },
+                ..Mapping::between(instance, slots.of(instance.id), inside, got.endpoint(), flow.proto)
+            };
+            let made = tables.add_mapping_at(line, outbound);
+            made.inspect_err(|_| ports.release(got.address, got.port, flow.proto, now.s(), false)).ok()
+        });
         let Some(id) = made else {
-            ports.release(got.address, got.port, flow.proto, now.s(), false);
             *rng = drawn;
+            if let Some((tokens, subscriber)) = tokens.zip(tables.subscribers.get_mut(subscriber_id)) {
+                (subscriber.tokens_milli, subscriber.tokens_at_ms) = tokens;
+            }
             return None;
         };
         let (instance, told) = (instance.id, (instance.logged, instance.marks()));

@@ -7,6 +7,7 @@ use carrack_base::{Family, InstanceId, Proto, VrfId};
 use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
 use carrack_nat::policy::{
     Assignment, BlockRules, Capacity, Filtering, Instance, Limits, Logged, Mapping, Overflow, Pooling,
+    StaticRule,
 };
 use carrack_nat::{Direction, Flow, Rng, Verdict};
 use common::*;
@@ -70,6 +71,16 @@ fn any_policy(rng: &mut Rng) -> Instance {
     }
     if rng.below(3) == 0 {
         it.statics.push(forward(Proto::Udp, "192.0.2.1:2050", "10.0.0.5:1002"));
+    }
+    if rng.below(6) == 0 {
+        // Blocks that have no port for a mapping.
+        for address in ["192.0.2.1", "192.0.2.4"] {
+            let mut rule = forward(Proto::Tcp, &format!("{address}:2064"), "10.0.0.9:2000");
+            if let StaticRule::Forward { count, .. } = &mut rule {
+                *count = 200;
+            }
+            it.statics.push(rule);
+        }
     }
     if !matches!(it.assignment, Assignment::Deterministic { .. }) {
         let prefix = NatPrefix::new(PREFIX.parse().unwrap()).unwrap();
