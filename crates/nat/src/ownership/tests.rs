@@ -160,3 +160,13 @@ fn all_workers_of_a_group_find_the_same_map() {
     drop((one, two, more));
     assert!(other.before(true).iter().all(|map| map.strong_count() == 0));
 }
+
+#[test]
+fn as_many_addresses_as_an_instance_may_have_all_have_numbers() {
+    let group = WorkerGroup::new(2, [1; 4]);
+    let map = group.block_map(&instance(65_535, 2_047, 1_024));
+    assert_eq!(map.number_of(1_000), Some(0));
+    assert_eq!(map.number_of(1_000 + 65_534), Some(65_534));
+    let at_home = |worker| (0..65_535).map(|number| map.home_count(number, WorkerId(worker))).sum::<u32>();
+    assert_eq!((u64::from(at_home(0) + at_home(1)), map.total()), (65_535, 65_535));
+}
