@@ -282,9 +282,11 @@ impl Nat {
         let subscriber = tables.subscribers.get_mut(subscriber_id)?;
         // Before anything is taken, as by the general way: a port given back at once would be a block's last for a moment.
         let drawn = rng.clone();
-        // On a line of their own, which is not here.
-        let has_rate = instance.limits.creations_per_s > 0;
-        let tokens = has_rate.then(|| (subscriber.tokens_milli, subscriber.tokens_at_ms));
+        // They are on a line that is not here, and is not needed where there is no such limit.
+        let tokens = match instance.limits.creations_per_s {
+            0 => None,
+            _ => Some((subscriber.tokens_milli, subscriber.tokens_at_ms)),
+        };
         within_limits(instance, subscriber, flow.proto, now).ok()?;
         let mut got = match instance.assignment {
             Assignment::Blocks { .. } => ports.take_in_own_block(subscriber, flow.proto, now.s(), rng),
