@@ -8,8 +8,8 @@ use carrack_frame::MemPool;
 use carrack_nat::WorkerGroup;
 use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
 use carrack_nat::policy::{
-    Assignment, Capacity, ExhaustedIcmp, Filtering, Instance, Limits, Logged, Mapping, NatPolicy, Pool,
-    Pooling, StaticRule, Timeouts,
+    ADDRESSES_MAX, Assignment, Capacity, ExhaustedIcmp, Filtering, Instance, Limits, Logged, Mapping,
+    NatPolicy, Pool, Pooling, StaticRule, Timeouts,
 };
 use carrack_pipeline::mailbox::{Command, Event, NatNews, PacketSlot};
 use carrack_pipeline::snapshot::{
@@ -48,8 +48,6 @@ const LINK_LOCAL: u128 = 0xfe80_u128 << 112 | 1;
 const SUBSCRIBERS_NEXT6: u128 = 0xfe80_u128 << 112 | 2;
 /// IPv4 subscribers that there can be.
 const SUBSCRIBERS4_MAX: u32 = 1 << 24;
-/// Addresses of all pools of an instance: they are numbered in 16 bits.
-const ADDRESSES_MAX: u32 = 65_535;
 /// Ports of a block.
 const BLOCK: u16 = 512;
 /// The pool starts at 100.64.0.0, which no real network in the bench uses.

@@ -137,6 +137,9 @@ impl Assignment {
     }
 }
 
+/// Most addresses of all pools of an instance: lines name one by a number of 16 bits, of which one stands for none.
+pub const ADDRESSES_MAX: u32 = crate::line::NO_ADDRESS as u32;
+
 /// A set of outside addresses with one range of ports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pool {
@@ -145,7 +148,7 @@ pub struct Pool {
     /// As in config; identifies the pool over reloads.
     pub name: String,
     /// Address ranges, disjoint from every other pool and static rule of the same outside VRF; of all pools of an instance at
-    /// most 65 535 addresses.
+    /// most [`ADDRESSES_MAX`].
     pub ranges: Vec<Range4>,
     /// First port used for dynamic mappings, at least 1.
     pub port_first: u16,

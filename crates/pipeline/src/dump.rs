@@ -15,18 +15,15 @@ const DUMPS_MAX: usize = 16;
 const LINES_A_TURN: usize = 128;
 /// So many packets since its last turn leave a walk half of its lines.
 const PACKETS_TO_HALF: u64 = 8;
-
 /// So many packets are a line's due at least, however many came.
 const PACKETS_OF_A_LINE: u64 = 5;
 
 /// Lines one walk looks at when so many packets came since its last turn: more of them leave it less, so that it takes what
-/// time they leave, and a seventh or so of a worker that has none. It would take two thirds if it took as many each time, and packets
-/// would be lost where half the time is free.
+/// time they leave, and three tenths of a worker that has none to leave. It would take two thirds if it took as many each time, and
+/// packets would be lost where half the time is free (`bench stalls`, `bench churn`).
 fn lines_beside(packets: u64) -> usize {
     let left = LINES_A_TURN as u64 * PACKETS_TO_HALF / packets.saturating_add(PACKETS_TO_HALF);
-    let most = LINES_A_TURN as u64;
-    // At most LINES_A_TURN.
-    left.max(packets / PACKETS_OF_A_LINE).clamp(1, most) as usize
+    left.max(packets / PACKETS_OF_A_LINE).clamp(1, LINES_A_TURN as u64) as usize
 }
 
 struct Walk {
@@ -59,7 +56,11 @@ impl Dumps {
     /// One turn of each walk; those at their end are dropped, which the reader sees as the end. `packets` have come since the
     /// worker began.
     pub(crate) fn turn(&mut self, nat: &mut Nat, translators: &Translators, packets: u64, now: Now) {
-        let lines = lines_beside(packets.saturating_sub(mem::replace(&mut self.packets, packets)));
+        let fresh = packets.saturating_sub(mem::replace(&mut self.packets, packets));
+        if self.walks.is_empty() {
+            return;
+        }
+        let lines = lines_beside(fresh);
         let mut at = 0;
         while let Some(walk) = self.walks.get_mut(at) {
             if walk.dump.rows.is_abandoned() || walk.turn(nat, translators, lines, now) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use carrack_base::Range4;
+use carrack_nat::policy::ADDRESSES_MAX;
 
 use crate::check::network::ip;
 use crate::compile::POOLS_MAX;
@@ -10,9 +11,6 @@ use crate::model::{Config, NatConfig, PoolConfig};
 use crate::read::Notes;
 use crate::source::{At, Span};
 use crate::value;
-
-/// Most addresses of all pools of an instance: lines name an address by a number of 16 bits, of which one stands for none.
-const INSTANCE_ADDRESSES_MAX: u64 = 65_535;
 
 pub(super) fn check(notes: &Notes, config: &Config) {
     pools(notes, config);
@@ -48,11 +46,11 @@ fn pools(notes: &Notes, config: &Config) {
         let mut count = 0;
         let beyond = nat.pools.iter().find(|pool| {
             count += pool.addresses.iter().map(|range| range.count()).sum::<u64>();
-            count > INSTANCE_ADDRESSES_MAX
+            count > u64::from(ADDRESSES_MAX)
         });
         if let Some(pool) = beyond {
             let message = format!(
-                "`{}` has {count} addresses with this pool; an instance has at most {INSTANCE_ADDRESSES_MAX}: spread \
+                "`{}` has {count} addresses with this pool; an instance has at most {ADDRESSES_MAX}: spread \
                  its subscribers and addresses over several",
                 nat.name
             );
