@@ -28,7 +28,7 @@ fn megabytes(bytes: usize) -> String {
 fn fetch(lab: &Lab, options: &[&str]) -> Result<usize> {
     let url = format!("ftp://{}/{}", plan::SERVER, plan::SMALL_FILE);
     let target = lab.dir().join("fetched").display().to_string();
-    let mut argv = vec!["curl", "--silent", "--show-error", "--max-time", "8", "--output", &target];
+    let mut argv = vec!["curl", "--silent", "--show-error", "--max-time", "20", "--output", &target];
     argv.extend(options);
     argv.push(&url);
     lab.exec(Ns::Sub1, &argv, LIMIT)?.success()?;

@@ -46,7 +46,7 @@ pub(super) fn unsolicited(lab: &mut Lab) -> Result<String> {
 /// Fetches the page behind the port forward from `ns`; the client address that its server saw.
 fn call(lab: &Lab, ns: Ns, path: &str) -> Result<String> {
     let url = format!("http://{}:{}{path}", plan::FORWARD_ADDRESS, plan::FORWARD_PORT);
-    let argv = ["curl", "--silent", "--show-error", "--fail", "--max-time", "5", &url];
+    let argv = ["curl", "--silent", "--show-error", "--fail", "--max-time", "20", &url];
     let done = lab.exec(ns, &argv, LIMIT)?.success()?;
     if done.stdout != plan::HOME_PAGE {
         bail!("another page than the one served came back\n{}", done.describe());

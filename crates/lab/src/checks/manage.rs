@@ -1,12 +1,15 @@
 //! What the daemon says about itself: session table, subscribers, counters, a packet capture.
 
-use std::time::Duration;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::LIMIT;
+use crate::command::interrupted;
 use crate::lab::Lab;
 use crate::needs;
 use crate::plan::{self, Ns};
@@ -123,12 +126,16 @@ pub(super) fn capture(lab: &mut Lab) -> Result<String> {
     let file = lab.dir().join(CAPTURE).display().to_string();
     let socket = crate::router::socket(lab.dir()).display().to_string();
     lab.start(Ns::Carrack, "capture", &[&binary, "capture", "-w", &file, "--socket", &socket])?;
-    std::thread::sleep(SETTLE);
-    let ping = ["ping", "-n", "-c", "2", "-i", "0.1", "-W", "2", plan::SERVER];
+    // The daemon has agreed once there is a file.
+    until(|| Path::new(&file).exists());
+    let ping = ["ping", "-n", "-c", "2", "-i", "0.1", "-W", "8", plan::SERVER];
     lab.exec(Ns::Sub1, &ping, LIMIT)?.success()?;
     let nobody = format!("UDP4:{}:9", plan::FORWARD_ADDRESS);
-    lab.exec_with_input(Ns::Inet, &["socat", "-t0", "-", &nobody], b"anybody there?\n", LIMIT)?;
-    std::thread::sleep(SETTLE);
+    let question = b"anybody there?\n";
+    lab.exec_with_input(Ns::Inet, &["socat", "-t0", "-", &nobody], question, LIMIT)?;
+    // Last is the datagram that nobody asked for: with it the file is complete.
+    let holds = |file: &[u8]| file.windows(question.len()).any(|bytes| bytes == question);
+    until(|| fs::read(&file).is_ok_and(|file| holds(&file)));
     lab.stop("capture");
     let Some(tshark) = needs::find("tshark") else {
         bail!("tshark is not installed to read the capture (Debian package `tshark`)");
@@ -155,8 +162,13 @@ pub(super) fn capture(lab: &mut Lab) -> Result<String> {
     }
 }
 
-/// Until a capture has begun, and until its last packets are written.
-const SETTLE: Duration = Duration::from_millis(300);
+/// Waits until something is so, at most `LIMIT`: what comes after says what is wrong when it never is.
+fn until(so: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !so() && started.elapsed() < LIMIT && !interrupted() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
 
 /// The rows of a `show` command's JSON: an array, an object with one array in it, or one object a line.
 fn rows(lab: &Lab, args: &[&str]) -> Result<Vec<Value>> {

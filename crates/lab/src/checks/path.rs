@@ -51,7 +51,7 @@ pub(super) fn path_mtu(lab: &mut Lab) -> Result<String> {
 }
 
 fn traceroute(lab: &mut Lab, options: &[&str]) -> Result<String> {
-    let argv = [&["traceroute", "-n", "-q", "1", "-w", "1", "-m", "6"], options, &[plan::SERVER]].concat();
+    let argv = [&["traceroute", "-n", "-q", "1", "-w", "3", "-m", "6"], options, &[plan::SERVER]].concat();
     let done = lab.exec(Ns::Sub1, &argv, LIMIT)?.success()?;
     let hops = hops(&done.stdout);
     let wanted = [plan::INSIDE_GATEWAY, plan::ISP, plan::SERVER];

@@ -80,11 +80,24 @@ def connect(server):
             time.sleep(0.1)
     raise TimeoutError("nobody listens")
 
+# As a host would: what is not answered is sent again.
+def answered(tunnel, question, server):
+    for _ in range(50):
+        tunnel.sendto(question, (server, 0))
+        try:
+            while True:
+                packet, (sender, _) = tunnel.recvfrom(2048)
+                if sender == server:
+                    return opened(packet)
+        except TimeoutError:
+            continue
+    raise TimeoutError("nobody answers a frame")
+
 def call(server, own, directory, text, other):
     tunnel = socket.socket(socket.AF_INET, socket.SOCK_RAW, 47)
-    tunnel.settimeout(5)
+    tunnel.settimeout(0.3)
     stream = connect(server)
-    stream.settimeout(5)
+    stream.settimeout(15)
     stream.sendall(start_reply(1))
     assert receive(stream)[0] == 2
     request = struct.pack("!HHIIIIHHHH", own, 1, 300, 100000000, 3, 3, 64, 0, 0, 0) + bytes(128)
@@ -99,12 +112,7 @@ def call(server, own, directory, text, other):
             break
         time.sleep(0.05)
     for turn in range(3):
-        tunnel.sendto(frame(theirs, text.encode()), (server, 0))
-        while True:
-            packet, (sender, _) = tunnel.recvfrom(2048)
-            at, heard = opened(packet)
-            if sender == server:
-                break
+        at, heard = answered(tunnel, frame(theirs, text.encode()), server)
         assert (at, heard) == (own, text.upper().encode()), (at, heard)
     stream.sendall(message(12, struct.pack("!HH", own, 0)))
     assert receive(stream)[0] == 13

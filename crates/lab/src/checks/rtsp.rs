@@ -14,8 +14,8 @@ const PORT: &str = "554";
 const SERVER: &str = "rtsp-server";
 /// Packets of 160 bytes that the client waits for.
 const PACKETS: usize = 40;
-/// The server's libraries take a while to load on a busy machine.
-const START_TIME: Duration = Duration::from_secs(15);
+/// The first start on a machine looks through all plugins there are.
+const START_TIME: Duration = Duration::from_secs(40);
 
 /// A stream over UDP, and the same within the connection.
 pub(super) fn stream(lab: &mut Lab) -> Result<String> {
@@ -64,7 +64,7 @@ pub fn fetch_packets(lab: &Lab, ns: Ns, server: &str, transport: &str, packets: 
         &location,
         &protocols,
         "latency=50",
-        "timeout=3000000",
+        "timeout=8000000",
         "!",
         "rtppcmudepay",
         "!",

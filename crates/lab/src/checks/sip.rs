@@ -93,7 +93,7 @@ fn call_from(lab: &mut Lab, caller: &str, server: &str) -> Result<()> {
         "1",
         "-nostdin",
         "-timeout",
-        "8s",
+        "20s",
         "-timeout_error",
         &target,
     ];

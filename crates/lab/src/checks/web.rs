@@ -12,7 +12,7 @@ use crate::plan::{self, Ns};
 pub(super) fn dns(lab: &mut Lab) -> Result<String> {
     for option in ["+notcp", "+tcp"] {
         let server = format!("@{}", plan::DNS);
-        let argv = ["dig", "+short", "+tries=1", "+time=2", option, &server, plan::SERVER_NAME];
+        let argv = ["dig", "+short", "+tries=1", "+time=8", option, &server, plan::SERVER_NAME];
         let done = lab.exec(Ns::Sub1, &argv, LIMIT)?.success()?;
         if done.stdout.trim() != plan::SERVER {
             bail!("expected the answer {}\n{}", plan::SERVER, done.describe());
@@ -42,7 +42,7 @@ pub(super) fn narrow_upload(lab: &mut Lab) -> Result<String> {
     let target = format!("TCP4:{}:{}", plan::NARROW, plan::DIGEST_PORT);
     let content = std::fs::read(&file)?;
     let started = Instant::now();
-    let done = lab.exec_with_input(Ns::Sub1, &["socat", "-t8", "-", &target], &content, LIMIT)?;
+    let done = lab.exec_with_input(Ns::Sub1, &["socat", "-t20", "-", &target], &content, LIMIT)?;
     let seconds = started.elapsed().as_secs_f64();
     let answer = done.stdout.split(' ').next().unwrap_or_default().trim().to_owned();
     let sums = lab.exec(Ns::Sub1, &["sha256sum", &file], LIMIT)?.success()?.stdout;
@@ -67,7 +67,7 @@ fn fetch(lab: &mut Lab, url: &str, file: &str, bytes: u64) -> Result<String> {
         "--show-error",
         "--fail",
         "--max-time",
-        "8",
+        "20",
         "--output",
         &target,
         "--write-out",
