@@ -14,6 +14,7 @@ const LIBRARY_SINCE_23_11: &str = "rte_log";
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=shim");
+    println!("cargo::rerun-if-changed=tests/card");
     println!("cargo::rerun-if-env-changed=PKG_CONFIG_PATH");
     let atleast = format!("--atleast-version={DPDK_VERSION_MIN}");
     if pkg_config(&[&atleast]).is_none() {
@@ -24,16 +25,9 @@ fn main() {
             found.trim()
         );
     }
-    let mut shim = cc::Build::new();
-    shim.files(["shim/shim.c", "shim/steer.c"]).warnings(true).extra_warnings(true).std("gnu11").opt_level(3);
-    for flag in pkg_config(&["--cflags"]).unwrap_or_default().split_whitespace() {
-        // System headers, so that DPDK's own warnings stay out of ours.
-        match flag.strip_prefix("-I") {
-            Some(directory) => shim.flag("-isystem").flag(directory),
-            None => shim.flag(flag),
-        };
-    }
-    shim.compile("carrack_dpdk_shim");
+    c_library(&["shim/shim.c", "shim/steer.c"]).compile("carrack_dpdk_shim");
+    // Linked by the test that names it, and by nothing else.
+    c_library(&["tests/card/card.c"]).cargo_metadata(false).compile("carrack_test_card");
     if let Some(directory) = pkg_config(&["--variable=libdir"]) {
         println!("cargo::rustc-link-search=native={}", directory.trim());
     }
@@ -42,6 +36,20 @@ fn main() {
     for library in LIBRARIES.into_iter().chain(has_log.then_some(LIBRARY_SINCE_23_11)) {
         println!("cargo::rustc-link-lib=dylib={library}");
     }
+}
+
+/// C code that includes DPDK's headers.
+fn c_library(files: &[&str]) -> cc::Build {
+    let mut library = cc::Build::new();
+    library.files(files).warnings(true).extra_warnings(true).std("gnu11").opt_level(3);
+    for flag in pkg_config(&["--cflags"]).unwrap_or_default().split_whitespace() {
+        // System headers, so that DPDK's own warnings stay out of ours.
+        match flag.strip_prefix("-I") {
+            Some(directory) => library.flag("-isystem").flag(directory),
+            None => library.flag(flag),
+        };
+    }
+    library
 }
 
 fn pkg_config(arguments: &[&str]) -> Option<String> {
