@@ -154,6 +154,9 @@ pub enum What {
   carrack bench trace-back --json | jq .every_day.max_ms")]
     TraceBack(TraceBackArgs),
     /// What this machine's memory allows: access times, random lines a second, packets a second that follow
+    ///
+    /// Takes up to half of the memory that is to be had, 16 GiB at most, for half a minute: the larger tables are, the longer
+    /// their addresses take to translate, in virtual machines above all. `--quick` takes 256 MiB and seconds.
     #[command(after_help = "Examples:
   carrack bench machine
   carrack bench machine --quick --json | jq .bounds")]

@@ -10,9 +10,18 @@ use serde::Serialize;
 use crate::clock::Tsc;
 use crate::forward::{BenchError, pin};
 use crate::memory;
+use crate::progress::Progress;
 
 /// Prefetches in flight that are tried.
 const DEPTHS: [usize; 6] = [1, 4, 8, 16, 32, 64];
+/// Those with which sizes are compared: more gain nothing anywhere.
+const DEPTH: usize = 32;
+/// Sizes of tables that are compared, the last one as large as fits: about 100 bytes a session.
+const SIZES: [usize; 5] = [64 << 20, 256 << 20, 1 << 30, 4 << 30, 16 << 30];
+/// The smallest of them whose bounds are told: one to three million sessions.
+const SIZE_MIN_OF_BOUNDS: usize = 256 << 20;
+/// Lines gone about in at a time where they are near each other: those of a large page.
+const NEAR: usize = (2 << 20) / size_of::<Line>();
 /// Each figure is the better quartile of so many short slices: others on the machine only make it slower.
 const SLICES: usize = 160;
 /// Accesses of a slice.
@@ -60,9 +69,26 @@ pub struct Independent {
     pub m_lines_changed_per_s: f64,
 }
 
+/// Lines a second at random that are changed, by the size of what they are in.
+#[derive(Debug, Clone, Serialize)]
+pub struct Sized {
+    /// Bytes gone about in.
+    pub bytes: u64,
+    /// Pages asked for and got.
+    pub pages: String,
+    /// Millions of lines a second, any line after any other.
+    pub m_lines_per_s: f64,
+    /// The same of lines that are near each other, 2 MiB at a time, the next 2 MiB anywhere: as cold, but their addresses are
+    /// translated at once. Where this is much more, translation binds, in virtual machines above all: the host's pages may
+    /// be small where the guest's are large.
+    pub m_lines_near_per_s: f64,
+}
+
 /// What follows for a router.
 #[derive(Debug, Clone, Serialize)]
 pub struct Bound {
+    /// Bytes of its tables.
+    pub bytes: u64,
     /// Pages behind the tables.
     pub pages: String,
     /// What is done: `packet` reads its lines, `new session` changes them.
@@ -98,6 +124,8 @@ pub struct MachineReport {
     pub dependent: Vec<Dependent>,
     /// Independent accesses.
     pub independent: Vec<Independent>,
+    /// Independent accesses by size.
+    pub sizes: Vec<Sized>,
     /// Bounds.
     pub bounds: Vec<Bound>,
 }
@@ -123,20 +151,25 @@ pub fn machine(args: &MachineArgs) -> Result<MachineReport, BenchError> {
             if bytes != largest {
                 continue;
             }
-            let (mut read, mut changed): (f64, f64) = (0.0, 0.0);
+            let mut most: f64 = 0.0;
             for depth in DEPTHS {
-                let rates = [false, true].map(|changes| scattered(&mut lines, depth, changes, tsc));
-                (read, changed) = (read.max(rates[0]), changed.max(rates[1]));
+                let everywhere = lines.len();
+                let rates =
+                    [false, true].map(|changes| scattered(&mut lines, everywhere, depth, changes, tsc));
+                most = most.max(rates[1]);
                 let (bytes, pages) = (bytes as u64, pages.clone());
                 let [m_lines_per_s, m_lines_changed_per_s] = rates.map(|rate| rate / 1e6);
                 independent.push(Independent { bytes, pages, depth, m_lines_per_s, m_lines_changed_per_s });
             }
-            for (what, lines, rate) in
-                [("packet", 2, read), ("packet", 3, read), ("new session", LINES_OF_A_SESSION, changed)]
-            {
-                let (m_per_s, cycles) = (rate / f64::from(lines) / 1e6, tsc.hz / rate * f64::from(lines));
-                bounds.push(Bound { pages: pages.clone(), what, lines, m_per_s, cycles });
+            if preference == PagePreference::Small {
+                bounds.extend(bounds_of(bytes, &pages, most, tsc));
             }
+        }
+    }
+    let sizes = by_size(if args.quick { largest } else { usize::MAX }, tsc)?;
+    for Sized { bytes, pages, m_lines_per_s, .. } in &sizes {
+        if *bytes >= SIZE_MIN_OF_BOUNDS as u64 {
+            bounds.extend(bounds_of(*bytes as usize, pages, m_lines_per_s * 1e6, tsc));
         }
     }
     Ok(MachineReport {
@@ -148,8 +181,35 @@ pub fn machine(args: &MachineArgs) -> Result<MachineReport, BenchError> {
         memory_available_bytes: memory::available(),
         dependent,
         independent,
+        sizes,
         bounds,
     })
+}
+
+/// What so many lines a second allow.
+fn bounds_of(bytes: usize, pages: &str, rate: f64, tsc: Tsc) -> impl Iterator<Item = Bound> {
+    let each = [("packet", 2), ("new session", LINES_OF_A_SESSION)];
+    each.into_iter().map(move |(what, lines)| {
+        let cold = f64::from(lines);
+        let (m_per_s, cycles) = (rate / cold / 1e6, tsc.hz / rate * cold);
+        Bound { bytes: bytes as u64, pages: pages.to_owned(), what, lines, m_per_s, cycles }
+    })
+}
+
+/// Lines a second in parts of one array on large pages, of at most `bytes_max` and half of the memory to be had.
+fn by_size(bytes_max: usize, tsc: Tsc) -> Result<Vec<Sized>, BenchError> {
+    let fits = 1 << (memory::available() / 2).max(1 << 27).ilog2();
+    let largest = bytes_max.min(fits).min(SIZES[SIZES.len() - 1]);
+    let (mut lines, pages) = lines(largest, PagePreference::Huge)?;
+    let smaller = SIZES.into_iter().filter(|bytes| *bytes < largest);
+    let sizes = smaller.chain([largest]).map(|bytes| {
+        let end = (bytes / size_of::<Line>()).min(lines.len());
+        let part = lines.get_mut(..end).unwrap_or(&mut []);
+        let [m_lines_per_s, m_lines_near_per_s] =
+            [end, NEAR].map(|reach| scattered(part, reach, DEPTH, true, tsc) / 1e6);
+        Sized { bytes: bytes as u64, pages: pages.clone(), m_lines_per_s, m_lines_near_per_s }
+    });
+    Ok(sizes.collect())
 }
 
 /// Cycles of a slice: the better quartile.
@@ -171,8 +231,12 @@ fn lines(bytes: usize, preference: PagePreference) -> Result<(ArenaArray<Line>, 
     let no_memory = |error| BenchError(format!("the probe needs {bytes} bytes: {error}"));
     let mut arena = Arena::new("probe", Arena::bytes_for::<Line>(count), preference).map_err(no_memory)?;
     let mut lines = arena.array::<Line>(count).map_err(no_memory)?;
+    let mut progress = Progress::new("filling the probe's memory", bytes as u64);
     for (number, line) in lines.iter_mut().enumerate() {
         line[0] = next_of(number as u64, count as u64);
+        if number.is_multiple_of(1 << 16) {
+            progress.at((number * size_of::<Line>()) as u64);
+        }
     }
     Ok((lines, page_name(arena.page_kind())))
 }
@@ -208,13 +272,16 @@ fn chase(lines: &[Line], tsc: Tsc) -> f64 {
     tsc.s(taken) / SLICE as f64 * 1e9
 }
 
-/// Lines a second, each asked for `depth` accesses before it is read, and changed if so.
-fn scattered(lines: &mut [Line], depth: usize, changes: bool, tsc: Tsc) -> f64 {
+/// Lines a second, each asked for `depth` accesses before it is read, and changed if so: those of a slice within `reach`
+/// lines of each other, of all `lines`.
+fn scattered(lines: &mut [Line], reach: usize, depth: usize, changes: bool, tsc: Tsc) -> f64 {
     let (mut rng, mut asked) = (Rng::new(depth as u64), [0usize; 64]);
     let asked = asked.get_mut(..depth.clamp(1, 64)).unwrap_or(&mut []);
     let rounds = SLICE / asked.len().max(1);
     let mut sum = 0u64;
+    let mut any = |of: usize| ((u128::from(rng.next_u64()) * of as u128) >> 64) as usize;
     let taken = quartile(|| {
+        let first = any(lines.len() / reach.max(1)) * reach;
         for _ in 0..rounds {
             for place in asked.iter_mut() {
                 if let Some(line) = lines.get_mut(*place) {
@@ -223,7 +290,7 @@ fn scattered(lines: &mut [Line], depth: usize, changes: bool, tsc: Tsc) -> f64 {
                         line[1] = sum;
                     }
                 }
-                *place = ((u128::from(rng.next_u64()) * lines.len() as u128) >> 64) as usize;
+                *place = first + any(reach);
                 if let Some(line) = lines.get(*place) {
                     prefetch(line);
                 }
@@ -283,14 +350,28 @@ impl MachineReport {
                 row.m_lines_changed_per_s
             );
         }
-        println!("\nWhat that allows one core, with everything else free");
         println!(
-            "  {:<10}{:<14}{:>12}{:>12}{:>10}",
-            "PAGES", "OF EACH", "COLD LINES", "M A SECOND", "CYCLES"
+            "\nIndependent random lines that are changed, {DEPTH} in flight, by the size of what they are in"
+        );
+        println!("  {:<10}{:>12}{:>14}{:>22}", "SIZE", "PAGES", "M LINES/S", "2 MIB AT A TIME");
+        for row in &self.sizes {
+            println!(
+                "  {:<10}{:>12}{:>14.1}{:>22.1}",
+                size(row.bytes),
+                row.pages,
+                row.m_lines_per_s,
+                row.m_lines_near_per_s
+            );
+        }
+        println!("\nWhat that allows one core, with everything else free, by the size of its tables");
+        println!(
+            "  {:<10}{:>12}  {:<14}{:>10}{:>12}{:>10}",
+            "SIZE", "PAGES", "OF EACH", "COLD LINES", "M A SECOND", "CYCLES"
         );
         for row in &self.bounds {
-            let Bound { pages, what, lines, m_per_s, cycles } = row;
-            println!("  {pages:<10}{what:<14}{lines:>12}{m_per_s:>12.1}{cycles:>10.0}");
+            let Bound { bytes, pages, what, lines, m_per_s, cycles } = row;
+            let size = size(*bytes);
+            println!("  {size:<10}{pages:>12}  {what:<14}{lines:>10}{m_per_s:>12.1}{cycles:>10.0}");
         }
     }
 }
@@ -319,8 +400,10 @@ mod tests {
         assert!(ns > 0.1 && ns < 1e5, "{ns} ns");
         for depth in DEPTHS {
             for changes in [false, true] {
-                let rate = scattered(&mut lines, depth, changes, tsc);
-                assert!(rate > 1e4 && rate < 1e11, "{rate} lines a second, {depth} in flight");
+                for reach in [NEAR, lines.len()] {
+                    let rate = scattered(&mut lines, reach, depth, changes, tsc);
+                    assert!(rate > 1e4 && rate < 1e11, "{rate} lines a second, {depth} in flight");
+                }
             }
         }
     }
