@@ -54,13 +54,30 @@ impl Nat {
         let mut ends = std::mem::take(&mut self.ends);
         ends.clear();
         ends.extend(due.iter().take(count).map(|id| Ending { id: *id, ..Ending::default() }));
+        self.end_each(&mut ends, |this, end| this.expire_session(end, now_s));
+        (self.due, self.ends) = (due, ends);
+    }
+
+    /// Does `end` to one after the other, when what it will touch has been fetched.
+    #[inline(always)]
+    fn end_each(&mut self, ends: &mut [Ending], mut end: impl FnMut(&mut Self, &Ending)) {
         for turn in 0..turns(ends.len(), END_STEPS) {
-            self.prepare_ends(&mut ends, turn);
-            if let Some(end) = steps::due(&mut ends, turn, END_STEPS - 1) {
-                self.expire_session(end, now_s);
+            self.prepare_ends(ends, turn);
+            if let Some(due) = steps::due(ends, turn, END_STEPS - 1) {
+                end(self, due);
             }
         }
-        (self.due, self.ends) = (due, ends);
+    }
+
+    /// Ends these sessions, as [`Nat::end_session`] does one; how many of them there were.
+    pub(crate) fn end_sessions(&mut self, ids: impl Iterator<Item = u32>, now_s: u32) -> usize {
+        let mut ends = std::mem::take(&mut self.ends);
+        ends.clear();
+        ends.extend(ids.map(|id| Ending { id, ..Ending::default() }));
+        let mut count = 0;
+        self.end_each(&mut ends, |this, end| count += usize::from(this.end_session_at(end, now_s)));
+        self.ends = ends;
+        count
     }
 
     /// Fetches what the ends of sessions will touch, in this turn a step of each of a few.

@@ -14,6 +14,9 @@ use crate::row::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cursor(pub u32);
 
+/// Sessions deleted together.
+const DELETED_TOGETHER: usize = 16;
+
 impl Nat {
     fn session_row(&self, session: &Session, now_s: u32) -> SessionRow {
         let timeout =
@@ -200,24 +203,50 @@ impl Nat {
         self.tables.bytes()
     }
 
-    /// Deletes one session by name. False when this worker has none of it.
-    pub fn delete(&mut self, key: &SessionKey, now: Now) -> bool {
-        let Some(instance) = self.instance(key.instance) else { return false };
-        let vrf = instance.inside_vrf;
-        let Endpoint { ip: dst, port: dport } = key.remote;
-        let flow = Flow { dst, dport, sport: key.inside.port, vrf, proto: key.proto, ..Flow::default() };
-        let find = |flow: Flow| {
-            let hash = self.tables.session_hash(&flow, Direction::Out);
-            self.tables.find_session(hash, &flow, Direction::Out)
-        };
-        let found = match key.inside.ip.into() {
-            Inside::V4(src) => find(Flow { src, ..flow }),
-            Inside::V6(src6) => {
-                let prefixes = instance.nat64.iter().flat_map(|nat64| &nat64.prefixes);
-                prefixes.into_iter().find_map(|entry| find(Flow { src6, via: entry.via, ..flow }))
+    /// Deletes sessions by name: how many of them this worker had. As at the end of their time, what that touches is fetched for
+    /// many at once.
+    pub fn delete(&mut self, keys: &[SessionKey], now: Now) -> usize {
+        keys.chunks(DELETED_TOGETHER).map(|keys| self.delete_some(keys, now)).sum()
+    }
+
+    fn delete_some(&mut self, keys: &[SessionKey], now: Now) -> usize {
+        let index = &self.tables.session_index;
+        for (_, hash) in keys.iter().flat_map(|key| self.names_of(key)) {
+            index.prefetch(hash);
+        }
+        for (_, hash) in keys.iter().flat_map(|key| self.names_of(key)) {
+            index.candidate(hash).inspect(|id| self.tables.sessions.prefetch(*id));
+        }
+        let (mut found, mut count) = ([0; DELETED_TOGETHER], 0);
+        for key in keys {
+            let id = self
+                .names_of(key)
+                .find_map(|(flow, hash)| self.tables.find_session(hash, &flow, Direction::Out));
+            if let Some((id, place)) = id.zip(found.get_mut(count)) {
+                *place = id;
+                count += 1;
             }
-        };
-        found.is_some_and(|id| self.end_session(id, now.s()))
+        }
+        self.end_sessions(found.into_iter().take(count), now.s())
+    }
+
+    /// What a session may be found by: an IPv6 host's by each of the instance's prefixes.
+    fn names_of(&self, key: &SessionKey) -> impl Iterator<Item = (Flow, u64)> {
+        let Endpoint { ip: dst, port: dport } = key.remote;
+        let flow = Flow { dst, dport, sport: key.inside.port, proto: key.proto, ..Flow::default() };
+        let inside = key.inside.ip.into();
+        let flows = self.instance(key.instance).into_iter().flat_map(move |instance| {
+            let flow = Flow { vrf: instance.inside_vrf, ..flow };
+            let (four, six) = match inside {
+                Inside::V4(src) => (Some(Flow { src, ..flow }), None),
+                Inside::V6(src6) => (None, Some(Flow { src6, ..flow })),
+            };
+            let prefixes = instance.nat64.iter().flat_map(|nat64| &nat64.prefixes);
+            let six =
+                six.into_iter().cycle().zip(prefixes).map(|(flow, entry)| Flow { via: entry.via, ..flow });
+            four.into_iter().chain(six)
+        });
+        flows.map(|flow| (flow, self.tables.session_hash(&flow, Direction::Out)))
     }
 
     /// This worker.

@@ -4,7 +4,7 @@ mod common;
 
 use carrack_base::{InstanceId, Proto};
 use carrack_nat::Cursor;
-use carrack_nat::row::{Filter, NatEvent, SessionKey, TcpState};
+use carrack_nat::row::{Filter, NatEvent, SessionKey, SessionRow, TcpState};
 use common::*;
 
 fn filled() -> World {
@@ -96,12 +96,36 @@ fn deletion_by_name_takes_one() {
     let (inside, remote) = (e("10.0.0.3:4"), e("198.51.100.1:53"));
     let key = SessionKey { instance: InstanceId(0), proto: Proto::Udp, inside: inside.into(), remote };
     let now = w.now;
-    assert!(w.nats[0].delete(&key, now));
-    assert!(!w.nats[0].delete(&key, now));
-    assert!(!w.nats[0].delete(&SessionKey { proto: Proto::Tcp, ..key }, now));
-    assert!(!w.nats[0].delete(&SessionKey { instance: InstanceId(9), ..key }, now));
+    assert_eq!(w.nats[0].delete(&[key], now), 1);
+    assert_eq!(w.nats[0].delete(&[key], now), 0);
+    let other = [SessionKey { proto: Proto::Tcp, ..key }, SessionKey { instance: InstanceId(9), ..key }];
+    assert_eq!(w.nats[0].delete(&other, now), 0);
     assert_eq!(w.session_count(), 109);
     check::invariants(&mut w);
+}
+
+/// Many names at once, some of them twice or nobody's: each session ends once, its mapping and subscriber with the last.
+#[test]
+fn deletion_by_many_names_takes_each_once() {
+    let mut w = filled();
+    let mut keys = vec![];
+    let now = w.now;
+    w.nats[0].walk_sessions(&mut Cursor(0), usize::MAX, &Filter::default(), false, now, |row| {
+        let SessionRow { instance, proto, inside, remote, .. } = row;
+        keys.push(SessionKey { instance, proto, inside, remote });
+        true
+    });
+    assert_eq!(keys.len(), 110);
+    let (some, rest) = keys.split_at(70);
+    let doubled: Vec<_> = some.iter().flat_map(|key| [*key, *key]).collect();
+    assert_eq!(w.nats[0].delete(&doubled, now), 70);
+    assert_eq!(w.session_count(), 40);
+    check::invariants(&mut w);
+    assert_eq!(w.nats[0].delete(some, now), 0);
+    assert_eq!(w.nats[0].delete(rest, now), 40);
+    check::invariants(&mut w);
+    w.wait(301);
+    check::empty(&mut w);
 }
 
 /// A row tells idle time, time left, packets both ways and who opened.

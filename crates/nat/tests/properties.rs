@@ -152,7 +152,7 @@ fn run(w: &mut World, step: &Step) {
                 let key = SessionKey { instance: InstanceId(0), proto: row.proto, inside, remote };
                 let at = w.nats[0].directory().owner_of_inside(VrfId(0), inside.v4().unwrap().ip).index();
                 let now = w.now;
-                assert!(w.nats[at].delete(&key, now));
+                assert_eq!(w.nats[at].delete(&[key], now), 1);
             }
         }
         Step::Wait { seconds } => {

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use carrack_base::{IfIndex, Now, Reason};
 use carrack_frame::FramePool;
+use carrack_nat::row::SessionKey;
 use carrack_nat::{KEPT_BYTES, Kind, OverdueSyn};
 use carrack_wire::ethernet::MacAddr;
 use carrack_wire::ipv4::Ipv4View;
@@ -12,6 +13,8 @@ use crate::burst::Meta;
 use crate::mailbox::{CapturePoint, Command, Event};
 use crate::worker::Worker;
 
+/// Sessions deleted between two bursts by name: some ten microseconds.
+const KEYS_A_TURN: usize = 16;
 /// Commands taken between two bursts.
 const COMMANDS_A_TURN: usize = 32;
 /// Packets of the control plane taken between two bursts.
@@ -19,12 +22,23 @@ const HOST_PACKETS_A_TURN: usize = 32;
 /// Overdue packets of each kind ended between two bursts.
 const OVERDUE_A_TURN: usize = 32;
 
+/// A command to delete sessions that is being carried out.
+#[derive(Debug)]
+pub(crate) struct Deletion {
+    request: u64,
+    keys: Vec<SessionKey>,
+    looked_for: usize,
+    count: u64,
+}
+
 impl Worker {
     /// Everything but the ports. Call it once a loop; all of it is bounded.
     pub fn background(&mut self, now: Now, pool: &mut dyn FramePool) {
-        for _ in 0..COMMANDS_A_TURN {
-            if !self.next_command(now) {
-                break;
+        if self.go_on_deleting(now) {
+            for _ in 0..COMMANDS_A_TURN {
+                if !self.next_command(now) {
+                    break;
+                }
             }
         }
         self.take_host_packets(now, pool);
@@ -44,7 +58,25 @@ impl Worker {
         }
     }
 
-    /// Handles the next command; false when there is none, or no room to answer it.
+    /// Deletes some of the sessions that a command named, and answers it after the last. False while there are more, and then
+    /// no other command is taken: each finds what those before it left.
+    fn go_on_deleting(&mut self, now: Now) -> bool {
+        let Some(deletion) = &mut self.deletion else { return true };
+        let keys = deletion.keys.get(deletion.looked_for..).unwrap_or(&[]);
+        let keys = keys.get(..KEYS_A_TURN).unwrap_or(keys);
+        deletion.count += self.nat.delete(keys, now) as u64;
+        deletion.looked_for += keys.len();
+        let Deletion { request, count, .. } = *deletion;
+        if deletion.looked_for < deletion.keys.len() || self.mail.events.slots() == 0 {
+            return false;
+        }
+        self.deletion = None;
+        // Invariant: there is room.
+        let _ = self.mail.events.push(Event::Deleted { request, count });
+        true
+    }
+
+    /// Handles the next command; false when there is none, or no room to answer it, or this one was enough for a turn.
     fn next_command(&mut self, now: Now) -> bool {
         if self.mail.events.slots() < 4 {
             return false;
@@ -65,8 +97,10 @@ impl Worker {
             Command::DropNeighbour { interface, ip } => self.neighbour_gone.push((interface, ip)),
             Command::Dump(dump) => self.dumps.start(dump),
             Command::Delete { request, keys } => {
-                let count = keys.iter().filter(|key| self.nat.delete(key, now)).count() as u64;
-                let _ = self.mail.events.push(Event::Deleted { request, count });
+                self.deletion = Some(Deletion { request, keys, looked_for: 0, count: 0 });
+                self.go_on_deleting(now);
+                // The next one has its turn later: what a turn deletes is bounded.
+                return false;
             }
             Command::Control { request, ask } => {
                 if let Some(answer) = self.nat.control(&ask, now) {

@@ -10,6 +10,7 @@ use carrack_nat::{Direction, Nat, Rng, WorkerGroup};
 use carrack_tables::{ArenaError, KeyedHasher, PagePreference, cycles};
 use carrack_vector::Quads;
 
+use crate::background::Deletion;
 use crate::burst::{Burst, Fate, Handover, Meta, Resume};
 use crate::dump::Dumps;
 use crate::express::{Entry, Lane};
@@ -72,6 +73,7 @@ pub struct Worker {
     pub(crate) tx: Vec<Vec<Frame>>,
     pub(crate) dead: Vec<Frame>,
     pub(crate) dumps: Dumps,
+    pub(crate) deletion: Option<Deletion>,
     /// What stateless translators have done.
     pub(crate) translators: Translators,
     /// To look at four packets at a time, where the processor can.
@@ -126,6 +128,7 @@ impl Worker {
                     + 2 * BURST_PACKETS_MAX * (usize::from(workers) + 2),
             ),
             dumps: Dumps::new(),
+            deletion: None,
             translators: Translators::new(&plan.snapshot.siit),
             quads: Quads::detect(),
             neighbour_gone: Vec::with_capacity(1_024),

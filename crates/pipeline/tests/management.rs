@@ -275,6 +275,40 @@ fn delete_ends_exactly_the_named_sessions_and_says_how_many() {
     assert_eq!(world.sessions(), 62);
 }
 
+/// Sixteen are deleted between two bursts, so that no packet waits for a thousand; later commands wait.
+#[test]
+fn a_long_deletion_takes_turns_and_commands_behind_it_wait() {
+    let mut world = world();
+    many(&mut world, 64);
+    let key = |port| SessionKey {
+        instance: InstanceId(0),
+        proto: Proto::Udp,
+        inside: Endpoint { ip: ip("10.0.0.5"), port }.into(),
+        remote: Endpoint { ip: ip("198.51.100.7"), port: 80 },
+    };
+    let delete = |world: &mut World, request, keys: Vec<SessionKey>| {
+        assert!(world.ends[0].commands.push(Command::Delete { request, keys }).is_ok());
+    };
+    // Of 40 names 36 are of sessions, two of them named twice.
+    let names = (1_000..1_036).chain([1_003, 1_020, 9, 10]);
+    delete(&mut world, 1, names.map(key).collect());
+    delete(&mut world, 2, vec![key(1_000), key(1_063)]);
+    delete(&mut world, 3, vec![]);
+    let mut left = vec![];
+    for _ in 0..6 {
+        world.workers[0].background(world.now, &mut world.pool);
+        left.push(world.sessions());
+    }
+    assert_eq!(left, [48, 32, 27, 27, 27, 27]);
+    let mut answers = vec![];
+    while let Ok(event) = world.ends[0].events.pop() {
+        if let Event::Deleted { request, count } = event {
+            answers.push((request, count));
+        }
+    }
+    assert_eq!(answers, [(1, 36), (2, 1), (3, 0)]);
+}
+
 #[test]
 fn a_reload_keeps_sessions_and_neighbours_that_it_does_not_touch() {
     let mut world = world();
