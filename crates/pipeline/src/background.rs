@@ -58,6 +58,12 @@ impl Worker {
         }
     }
 
+    /// Are there sessions still to be deleted by name?
+    #[must_use]
+    pub const fn is_deleting(&self) -> bool {
+        self.deletion.is_some()
+    }
+
     /// Deletes some of the sessions that a command named, and answers it after the last. False while there are more, and then
     /// no other command is taken: each finds what those before it left.
     fn go_on_deleting(&mut self, now: Now) -> bool {

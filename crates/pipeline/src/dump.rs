@@ -23,9 +23,9 @@ const LINES_OF_AN_END: usize = 8;
 const COUNTED_LINES: usize = 4;
 
 /// Lines one walk looks at when so many packets came since its last turn: more of them leave it less, so that it takes what
-/// time they leave, and a tenth of a worker that has none to leave. The less falls by the square: while a walk makes bursts
-/// longer it takes less itself, and nine tenths of a worker's packets still find their time. Packets would be lost where half
-/// the time is free if it took as many each time (`bench stalls`, `bench churn`).
+/// time they leave, and a tenth of a worker that has none to leave. It falls by the square, for a walk itself makes bursts
+/// longer: by the first power a worker with half its time free loses packets, and one with a third of it free, many
+/// (`bench stalls`, `bench churn`).
 fn lines_beside(packets: u64) -> usize {
     let part = |lines: u64| lines * PACKETS_TO_QUARTER / packets.saturating_add(PACKETS_TO_QUARTER);
     let left = part(part(LINES_A_TURN as u64));

@@ -297,9 +297,10 @@ fn a_long_deletion_takes_turns_and_commands_behind_it_wait() {
     let mut left = vec![];
     for _ in 0..6 {
         world.workers[0].background(world.now, &mut world.pool);
-        left.push(world.sessions());
+        left.push((world.sessions(), world.workers[0].is_deleting()));
     }
-    assert_eq!(left, [48, 32, 27, 27, 27, 27]);
+    let ended = (27, false);
+    assert_eq!(left, [(48, true), (32, true), ended, ended, ended, ended]);
     let mut answers = vec![];
     while let Ok(event) = world.ends[0].events.pop() {
         if let Event::Deleted { request, count } = event {

@@ -35,8 +35,8 @@ impl DataPlane for Worker {
         Worker::done(self, pool);
     }
 
-    fn is_preparing(&self) -> bool {
-        Worker::is_preparing(self)
+    fn goes_on(&self) -> bool {
+        self.is_preparing() || self.is_deleting()
     }
 
     fn accounts(&mut self) -> &Accounts {

@@ -28,7 +28,7 @@ pub(crate) trait DataPlane {
     /// Frees what was dropped.
     fn done(&mut self, pool: &mut dyn FramePool);
     /// Is something under way that goes on a little each turn?
-    fn is_preparing(&self) -> bool;
+    fn goes_on(&self) -> bool;
     /// Where the packets went.
     fn accounts(&mut self) -> &Accounts;
     /// Appends the stages' numbers; always as many.
@@ -202,8 +202,8 @@ impl<W: DataPlane> WorkerLoop<W> {
         turn.idle_loops = turn.idle_loops.saturating_add(1);
         if self.idle == Idle::Poll || turn.idle_loops < LOOPS_BEFORE_SLEEP {
             std::hint::spin_loop();
-        } else if self.shared.streams_open() || self.worker.is_preparing() {
-            // A table walk goes on a little each turn: sleeping would make it crawl.
+        } else if self.shared.streams_open() || self.worker.goes_on() {
+            // Table walks and deletions go on a little each turn: sleeping would make them crawl.
             std::thread::yield_now();
         } else {
             turn.stats.sleeps += 1;

@@ -271,6 +271,9 @@ impl Network {
             assert!(ends.commands.push(command).is_ok(), "command ring full");
         }
         self.settle();
+        while self.workers.iter().any(Worker::is_deleting) {
+            self.settle();
+        }
         self.sessions_deleted - before
     }
 

@@ -176,7 +176,7 @@ impl DataPlane for StandIn {
         pool.free_all(&mut self.dead);
     }
 
-    fn is_preparing(&self) -> bool {
+    fn goes_on(&self) -> bool {
         false
     }
 
