@@ -18,7 +18,6 @@ use crate::clock::Tsc;
 use crate::forward::{BenchError, difference, drops_of, pin};
 use crate::generator::Translation;
 use crate::layout::Layout;
-use crate::memory;
 use crate::offered::{Load, RING_PACKETS, Random, closed_loop, fill, offer};
 use crate::report::grouped;
 use crate::rig::{Rig, RigSpec};
@@ -294,7 +293,6 @@ pub fn churn(args: &ChurnArgs) -> Result<ChurnReport, BenchError> {
         frame_bytes: args.translation.frame_bytes_min(),
         tagged: false,
     };
-    memory::check(&spec)?;
     pin(0);
     let (tsc, mut rig) = (Tsc::measure(), Rig::new(&spec)?);
     fill(&mut rig, tsc, 0, args.sessions, true);

@@ -19,6 +19,7 @@ use crate::log::{LogArgs, LogReport, log};
 use crate::logcost::{LogCostArgs, LogCostReport, log_cost};
 use crate::machine::{MachineArgs, MachineReport, machine};
 use crate::report::ForwardReport;
+use crate::rfc9693::{Rfc9693Args, Rfc9693Report, rfc9693};
 use crate::setup::{SetupArgs, SetupReport, setup};
 use crate::stalls::{StallsArgs, StallsReport, stalls};
 use crate::traceback::{TraceBackArgs, TraceBackReport, trace_back};
@@ -55,6 +56,17 @@ pub enum What {
   carrack bench setup --mode arbitrary --sessions 1000000 --seconds 5
   carrack bench setup --mode static --sessions 1000000 --json | jq .sustained.m_per_s")]
     Setup(SetupArgs),
+    /// By the method of RFC 9693: highest validated rate of new connections, throughput, tear-down rate
+    ///
+    /// A packet of each connection is sent once at a constant rate; then the far end answers each, and every answer must
+    /// reach its subscriber by the entry that the first phase made. The highest rate without a loss in either is searched
+    /// (RFC 2544 binary search), the table being emptied by management in between. Then throughput with all connections
+    /// there, both ways and from inside, and how fast management deletes all of them.
+    #[command(after_help = "Examples:
+  carrack bench rfc9693
+  carrack bench rfc9693 --translation nat64 --sessions 2000000 --workers 2
+  carrack bench rfc9693 --sessions 100000 --json | jq .establishment_m_per_s")]
+    Rfc9693(Rfc9693Args),
     /// How many sessions fit: fill rate, memory of each table, forwarding rate with all of them
     ///
     /// Says beforehand how much memory is needed and refuses when there is less. Memory is counted by table; what the
@@ -219,6 +231,10 @@ pub fn run(args: BenchArgs, json: bool) -> ExitCode {
         What::LogCost(args) => log_cost(&args).finish(json || args.json, LogCostReport::print, |r| r.ok),
         What::TraceBack(args) => {
             trace_back(&args).finish(json || args.json, TraceBackReport::print, |r| r.ok)
+        }
+        What::Rfc9693(args) => {
+            let report = checked(args.seconds).and_then(|()| rfc9693(&args));
+            report.finish(json || args.json, Rfc9693Report::print, |r| r.ok)
         }
         What::Capacity(args) => {
             let report = checked(args.seconds).and_then(|()| capacity(&args));

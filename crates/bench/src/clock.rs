@@ -119,6 +119,21 @@ pub struct BurstTimes {
     pub preempted_max_us: f64,
 }
 
+impl BurstTimes {
+    /// Of each time the longer one, of bursts of two workers at the same time.
+    pub fn or(&self, other: &Self) -> Self {
+        Self {
+            bursts: self.bursts + other.bursts,
+            p50_us: self.p50_us.max(other.p50_us),
+            p99_us: self.p99_us.max(other.p99_us),
+            p999_us: self.p999_us.max(other.p999_us),
+            max_us: self.max_us.max(other.max_us),
+            preempted: self.preempted + other.preempted,
+            preempted_max_us: self.preempted_max_us.max(other.preempted_max_us),
+        }
+    }
+}
+
 impl BurstMeter {
     /// An empty one.
     pub fn new(tsc: Tsc) -> Self {

@@ -20,6 +20,7 @@ use crate::generator::{
     session,
 };
 use crate::generator6::{remote6, subscriber6};
+use crate::memory;
 use crate::report::ForwardReport;
 use crate::world::{self, FarEnds, INSIDE, OUTSIDE};
 
@@ -481,6 +482,8 @@ pub fn forward(spec: &ForwardSpec) -> Result<ForwardReport, BenchError> {
     let subscribers = per_worker.div_ceil(SESSIONS_PER_SUBSCRIBER);
     let gateways = if spec.gateways { Protocol::ALL.to_vec() } else { Vec::new() };
     let plan = world::plan(spec.translation, subscribers * u32::from(spec.workers), spec.workers, gateways);
+    let tables = world::sizes_for(spec.translation, per_worker).nat;
+    memory::check_workers(spec.workers, plan.snapshot.nat.instances.first(), tables, spec.sessions)?;
     let group = WorkerGroup::new(spec.workers, SEED);
     let shares = shares(spec, &plan, &group, subscribers);
     let barrier = Barrier::new(usize::from(spec.workers));

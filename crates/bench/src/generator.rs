@@ -18,7 +18,7 @@ const PORT_FIRST: u16 = 20_000;
 const REMOTE_PORT: u16 = 443;
 
 /// A session by number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Session {
     /// Subscriber address.
     pub inside: u32,

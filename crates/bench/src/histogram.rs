@@ -37,6 +37,13 @@ impl Histogram {
         self.add_n(value, 1);
     }
 
+    /// Counts all that another one has counted.
+    pub fn add_all(&mut self, other: &Self) {
+        self.counts.iter_mut().zip(other.counts.iter()).for_each(|(mine, more)| *mine += more);
+        self.total += other.total;
+        self.max = self.max.max(other.max);
+    }
+
     /// Values counted.
     pub const fn total(&self) -> u64 {
         self.total

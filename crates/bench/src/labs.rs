@@ -8,12 +8,13 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::clock::Tsc;
+use crate::crew::Crew;
 use crate::forward::BenchError;
 use crate::memory;
-use crate::offered::{Load, Picks, RING_PACKETS, offer};
+use crate::offered::{Load, Picks, RING_PACKETS};
 use crate::report::grouped;
 use crate::rfc2544::{Found, Search, Seen, search};
-use crate::rig::{Rig, RigSpec};
+use crate::rig::RigSpec;
 
 /// Options of a published test.
 #[derive(Debug, Clone, Args)]
@@ -27,6 +28,9 @@ pub struct LabArgs {
     /// Most sessions, where the published number takes too long or too much memory
     #[arg(long, value_parser = clap::value_parser!(u32).range(1_024..=100_000_000))]
     pub sessions: Option<u32>,
+    /// Workers, each on a processor of its own with a generator of its own
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub workers: u8,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -50,9 +54,11 @@ pub struct Kpi {
     pub published: f64,
     /// The same of one of its processors; of a time or a size, the same as published.
     pub published_per_core: f64,
-    /// Ours, on one processor.
+    /// Ours, all workers.
     pub ours: f64,
-    /// Ours when there is always a full burst waiting, where that differs from what is measured.
+    /// Ours, of one of them, each with a processor of its own; of a time or a size, the same.
+    pub ours_per_core: f64,
+    /// Ours, all workers, when there is always a full burst waiting, where that differs from what is measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed_loop: Option<f64>,
     /// How many times better ours is, of one processor; below 1 is worse.
@@ -60,11 +66,27 @@ pub struct Kpi {
 }
 
 impl Kpi {
-    /// A rate, which grows with processors: more is better.
-    pub fn rate(name: impl Into<String>, unit: &'static str, published: f64, cores: u32, ours: f64) -> Self {
-        let published_per_core = published / f64::from(cores);
-        let ratio = ours / published_per_core;
-        Self { name: name.into(), unit, published, published_per_core, ours, closed_loop: None, ratio }
+    /// A rate, which grows with processors: more is better. `cores` are the published machine's and our workers.
+    pub fn rate(
+        name: impl Into<String>,
+        unit: &'static str,
+        published: f64,
+        cores: (u32, u32),
+        ours: f64,
+    ) -> Self {
+        let published_per_core = published / f64::from(cores.0);
+        let ours_per_core = ours / f64::from(cores.1.max(1));
+        let ratio = ours_per_core / published_per_core;
+        Self {
+            name: name.into(),
+            unit,
+            published,
+            published_per_core,
+            ours,
+            ours_per_core,
+            closed_loop: None,
+            ratio,
+        }
     }
 
     /// A time or a size: less is better, and processors make no difference.
@@ -76,6 +98,7 @@ impl Kpi {
             published,
             published_per_core: published,
             ours,
+            ours_per_core: ours,
             closed_loop: None,
             ratio,
         }
@@ -100,6 +123,8 @@ pub struct LabReport {
     pub sessions_published: u32,
     /// Sessions here.
     pub sessions: u32,
+    /// Workers here.
+    pub workers: u32,
     /// What differs from the published test, and why.
     pub differences: Vec<String>,
     /// The figures.
@@ -115,31 +140,35 @@ impl LabReport {
     pub fn print(&self) {
         println!("{}: {}", self.scenario, self.published);
         println!(
-            "{} sessions here, {} there\n",
+            "{} sessions and {} here, {} sessions there\n",
             grouped(self.sessions.into()),
+            if self.workers == 1 { "one worker".into() } else { format!("{} workers", self.workers) },
             grouped(self.sessions_published.into())
         );
         println!(
-            "  {:<40}{:<9}{:>11}{:>11}{:>11}{:>11}{:>9}",
-            "KPI", "UNIT", "PUBLISHED", "PER CORE", "OURS/CORE", "NEVER IDLE", "RATIO"
+            "  {:<36}{:<8}{:>10}{:>10}{:>10}{:>11}{:>11}{:>9}",
+            "KPI", "UNIT", "PUBLISHED", "PER CORE", "OURS", "PER CORE", "NEVER IDLE", "RATIO"
         );
         for kpi in &self.kpis {
             let closed_loop = kpi.closed_loop.map_or("-".into(), figure);
             println!(
-                "  {:<40}{:<9}{:>11}{:>11}{:>11}{:>11}{:>8} x",
+                "  {:<36}{:<8}{:>10}{:>10}{:>10}{:>11}{:>11}{:>8} x",
                 kpi.name,
                 kpi.unit,
                 figure(kpi.published),
                 figure(kpi.published_per_core),
                 figure(kpi.ours),
+                figure(kpi.ours_per_core),
                 closed_loop,
                 figure(kpi.ratio)
             );
         }
         println!(
-            "\n  OURS/CORE is one core without any loss (a receive ring of {RING_PACKETS} packets), generator and far end"
+            "\n  OURS is all workers without any loss (a receive ring of {RING_PACKETS} packets each), generator and far end"
         );
-        println!("  included; NEVER IDLE the same with a full burst always waiting.");
+        println!(
+            "  included; NEVER IDLE the same with a full burst always waiting. RATIO is of one core to one core."
+        );
         for difference in &self.differences {
             println!("  * {difference}");
         }
@@ -195,16 +224,16 @@ fn fitting(
     Ok((fits, Some(why)))
 }
 
-/// Zero-loss rate over sessions that exist, packets a second from inside (RFC 2544 §26.1).
-fn zero_loss(
-    rig: &mut Rig,
+/// Zero-loss rate over sessions that exist, packets a second from inside to all workers (RFC 2544 §26.1).
+pub fn zero_loss<P: Picks + Send>(
+    crew: &mut Crew,
     tsc: Tsc,
     (rate_max, seconds, both): (f64, f64, bool),
-    picks: &mut impl Picks,
+    picks: &mut [P],
     ok: &mut bool,
 ) -> Found {
     search(&Search::up_to(rate_max), |pps| {
-        let outcome = offer(rig, tsc, Load { pps, seconds, both, ring: RING_PACKETS }, picks);
+        let outcome = crew.offer(tsc, Load { pps, seconds, both, ring: RING_PACKETS }, picks);
         *ok &= outcome.is_accounted();
         eprintln!(
             "  {:>8.3} Mpps: {} of {} lost{}",
@@ -230,8 +259,10 @@ mod tests {
 
     #[test]
     fn ratios_are_of_one_processor_and_above_one_is_better() {
-        let rate = Kpi::rate("throughput", "Mpps", 84.0, 84, 3.0);
+        let rate = Kpi::rate("throughput", "Mpps", 84.0, (84, 1), 3.0);
         assert_eq!((rate.published_per_core, rate.ratio), (1.0, 3.0));
+        let two = Kpi::rate("throughput", "Mpps", 84.0, (84, 2), 5.0);
+        assert_eq!((two.ours, two.ours_per_core, two.ratio), (5.0, 2.5, 2.5));
         let time = Kpi::cost("latency", "us", 80.0, 20.0);
         assert_eq!((time.published_per_core, time.ratio), (80.0, 4.0));
     }

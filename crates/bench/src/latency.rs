@@ -7,7 +7,6 @@ use crate::clock::Tsc;
 use crate::forward::{BenchError, pin};
 use crate::generator::Translation;
 use crate::layout::Layout;
-use crate::memory;
 use crate::offered::{Load, Outcome, Random, closed_loop, fill, offer};
 use crate::report::grouped;
 use crate::rig::{Rig, RigSpec};
@@ -131,7 +130,6 @@ pub fn latency(args: &LatencyArgs) -> Result<LatencyReport, BenchError> {
         frame_bytes: args.frame.max(args.translation.frame_bytes_min()),
         tagged: false,
     };
-    memory::check(&spec)?;
     pin(0);
     let (tsc, mut rig) = (Tsc::measure(), Rig::new(&spec)?);
     fill(&mut rig, tsc, 0, args.sessions, false);

@@ -179,6 +179,7 @@ fn table(args: &LogCostArgs, log: Log) -> SetupArgs {
         remotes: 1,
         log,
         sequential: false,
+        workers: 1,
         json: false,
     }
 }

@@ -1,6 +1,6 @@
 //! What a run needs and what the machine has.
 
-use carrack_nat::policy::Assignment;
+use carrack_nat::policy::{Assignment, Capacity, Instance};
 use carrack_nat::{Nat, row::MemoryRow};
 use carrack_tables::PortMap;
 use serde::Serialize;
@@ -17,12 +17,21 @@ const BLOCK_BYTES: u64 = 48;
 
 /// Bytes that a rig of this size will take.
 pub fn needed(spec: &RigSpec) -> u64 {
-    let addresses = u64::from(spec.instance.addresses());
-    let blocks = addresses * u64::from(65_536 / u32::from(spec.instance.block.max(1)));
+    of_worker(&spec.instance.instance(), spec.sizes().nat)
+}
+
+/// Bytes that a worker with these tables takes of this instance.
+fn of_worker(instance: &Instance, tables: Capacity) -> u64 {
+    let ranges = instance.pools.iter().flat_map(|pool| &pool.ranges);
+    let addresses: u64 = ranges.map(|range| range.count()).sum();
+    let block = match instance.assignment {
+        Assignment::Blocks { size, .. } => size,
+        Assignment::Arbitrary | Assignment::Deterministic { .. } => u16::MAX,
+    };
+    let blocks = addresses * u64::from(65_536 / u32::from(block.max(1)));
     // Single ports are held in this mode only.
-    let instance = spec.instance.instance();
     let held = if instance.assignment == Assignment::Arbitrary { instance.port_hold_s } else { 0 };
-    Nat::bytes_for(spec.sizes().nat) as u64
+    Nat::bytes_for(tables) as u64
         + addresses * (3 * PortMap::bytes_for(held) as u64 + ADDRESS_BYTES)
         + blocks * BLOCK_BYTES
         + (16 << 20)
@@ -48,6 +57,17 @@ pub fn total() -> u64 {
 pub fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     field(&status, "VmRSS:") + field(&status, "HugetlbPages:")
+}
+
+/// Refuses as many workers with tables of this size as do not fit; `sessions` are those of all.
+pub fn check_workers(
+    workers: u8,
+    instance: Option<&Instance>,
+    tables: Capacity,
+    sessions: u32,
+) -> Result<(), BenchError> {
+    let each = instance.map_or(0, |instance| of_worker(instance, tables));
+    refuse(each * u64::from(workers), available(), sessions)
 }
 
 /// Refuses what does not fit, before anything is taken.

@@ -30,6 +30,7 @@ pub struct Load {
 }
 
 /// What became of it.
+#[derive(Default)]
 pub struct Outcome {
     /// Packets that fell due, answers included.
     pub offered: u64,
@@ -54,6 +55,21 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// With what became of another worker's part of the load, at the same time.
+    pub fn and(mut self, other: Self) -> Self {
+        self.offered += other.offered;
+        self.arrived += other.arrived;
+        self.missed += other.missed;
+        self.dropped += other.dropped;
+        self.latency.add_all(&other.latency);
+        self.latency_sum += other.latency_sum;
+        self.latency_min = self.latency_min.min(other.latency_min);
+        self.seconds = self.seconds.max(other.seconds);
+        self.preemptions += other.preemptions;
+        self.is_balanced &= other.is_balanced;
+        self
+    }
+
     /// Packets that did not arrive.
     pub const fn lost(&self) -> u64 {
         self.offered - self.arrived
@@ -107,18 +123,7 @@ pub fn offer(rig: &mut Rig, tsc: Tsc, load: Load, picks: &mut impl Picks) -> Out
     let mut numbers = [0; BURST_PACKETS_MAX];
     let before = rig.accounts().clone();
     let preempted = preemptions();
-    let mut outcome = Outcome {
-        offered: 0,
-        arrived: 0,
-        missed: 0,
-        dropped: 0,
-        latency: Histogram::default(),
-        latency_sum: 0,
-        latency_min: u64::MAX,
-        seconds: 0.0,
-        preemptions: 0,
-        is_balanced: false,
-    };
+    let mut outcome = Outcome { latency_min: u64::MAX, ..Outcome::default() };
     let (first, mut next, started) = (cycles(), 0, rig.now);
     while next < total {
         let elapsed = cycles().wrapping_sub(first);

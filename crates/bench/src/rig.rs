@@ -2,22 +2,28 @@
 //! `forward`'s loop: chosen sessions, simulated time, parts of a burst timed apart.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use carrack_base::counters::Accounts;
 use carrack_base::{BURST_PACKETS_MAX, Now};
 use carrack_frame::{Frame, FramePool, MemPool};
+use carrack_nat::row::Filter;
 use carrack_nat::{Cursor, WorkerGroup};
 use carrack_pipeline::Worker;
+use carrack_pipeline::mailbox::{Command, Dump, Table};
 use carrack_pipeline::snapshot::WorkerSizes;
 use carrack_tables::cycles;
 
 use crate::forward::{BenchError, SEED, Way, drops_of, verify};
-use crate::generator::{Session, Translation, Writer};
+use crate::generator::{SUBSCRIBER_FIRST, Session, Translation, Writer};
 use crate::layout::Layout;
+use crate::memory;
 use crate::world::{
     self, FarEnds, GATEWAY_MAC, INSIDE, INSIDE_VLAN, InstanceSpec, Mode, OUTSIDE, OUTSIDE_MAC,
 };
 
+/// Rows of deleted sessions on their way to whoever asked.
+const ROWS: usize = 8_192;
 /// One burst in so many has a packet verified bit by bit.
 const VERIFY_EVERY: u64 = 64;
 
@@ -59,6 +65,10 @@ pub struct Rig {
     pub now: Now,
     /// Which sessions there are.
     pub layout: Layout,
+    /// The subscribers' inside addresses by their number; where there is none, they follow each other.
+    share: Vec<u32>,
+    /// Sessions that its tables have room for.
+    room: u32,
     pool: MemPool,
     frames: Frames,
     writer: Writer,
@@ -161,6 +171,17 @@ impl Mix {
 impl Rig {
     /// Builds the worker and touches its memory.
     pub fn new(spec: &RigSpec) -> Result<Self, BenchError> {
+        memory::check(spec)?;
+        Self::of_worker(spec, 0, WorkerGroup::new(1, SEED), Vec::new())
+    }
+
+    /// Builds a worker of several, to which packets of these subscribers come.
+    pub fn of_worker(
+        spec: &RigSpec,
+        id: u8,
+        group: Arc<WorkerGroup>,
+        share: Vec<u32>,
+    ) -> Result<Self, BenchError> {
         if spec.instance.translation == Translation::Siit {
             return Err(BenchError(
                 "a stateless translator has no sessions: --translation siit is for `bench forward` alone"
@@ -177,7 +198,7 @@ impl Rig {
         spec.instance.check()?;
         let now = Now::from_s(1);
         let plan = world::plan_with(spec.instance.instance(), spec.tagged);
-        let (worker, far) = world::worker_with(0, WorkerGroup::new(1, SEED), plan, spec.sizes(), now)
+        let (worker, far) = world::worker_with(id, group, plan, spec.sizes(), now)
             .map_err(|error| BenchError(format!("no memory for {} sessions: {error}", spec.sessions)))?;
         let tag_bytes = if spec.tagged { 4 } else { 0 };
         let frames = Frames { translation: spec.instance.translation, tag_bytes };
@@ -188,6 +209,8 @@ impl Rig {
             far: Some(far),
             now,
             layout: spec.layout,
+            share,
+            room: spec.sessions,
             pool: MemPool::new(1_024, (bytes + 64).next_multiple_of(64) as u16, 128),
             frames,
             writer,
@@ -220,18 +243,22 @@ impl Rig {
         let rx = self.worker.rx_buffer();
         self.pool.alloc_burst(rx, numbers.len(), bytes);
         for (frame, number) in rx.iter_mut().zip(numbers) {
-            self.frames.write(&mut self.writer, &self.layout.session(*number), frame.bytes_mut());
+            self.frames.write(
+                &mut self.writer,
+                &session_of(&self.layout, &self.share, *number),
+                frame.bytes_mut(),
+            );
         }
         rx.len()
     }
 
     fn receive_mix(&mut self, numbers: &[u32]) -> usize {
-        let Self { mix, pool, worker, layout, frames, .. } = self;
+        let Self { mix, pool, worker, layout, share, frames, .. } = self;
         for number in numbers {
             let Some(mut frame) = pool.alloc() else { break };
             let Some(writer) = mix.next() else { break };
             if let Some(room) = frame.append(frames.bytes(writer)) {
-                frames.write(writer, &layout.session(*number), room);
+                frames.write(writer, &session_of(layout, share, *number), room);
             }
             worker.rx_buffer().push(frame);
         }
@@ -281,7 +308,7 @@ impl Rig {
         if self.bursts.is_multiple_of(VERIFY_EVERY) && left == numbers.len() {
             let place = (self.bursts / VERIFY_EVERY) as usize % left.max(1);
             if let (Some(frame), Some(number)) = (queue.get(place), numbers.get(place)) {
-                let session = self.layout.session(*number);
+                let session = session_of(&self.layout, &self.share, *number);
                 let frame = self.frames.untagged(frame.bytes());
                 let is_right = verify(self.frames.translation, frame, Way::Out, &session, source_of(frame));
                 note(is_right, &mut self.verified, &mut self.wrong);
@@ -315,7 +342,7 @@ impl Rig {
         if self.bursts.is_multiple_of(VERIFY_EVERY) && left == numbers.len() && left == offered {
             let place = (self.bursts / VERIFY_EVERY) as usize % left.max(1);
             if let (Some(frame), Some(number)) = (queue.get(place), numbers.get(place)) {
-                let session: Session = self.layout.session(*number);
+                let session = session_of(&self.layout, &self.share, *number);
                 // The answer must be what the far end sent, to the subscriber's own endpoint.
                 let frame = self.frames.untagged(frame.bytes());
                 let is_right = verify(self.frames.translation, frame, Way::In, &session, (0, 0));
@@ -361,9 +388,29 @@ impl Rig {
         drops_of(self.worker.accounts())
     }
 
+    /// Sessions that its tables have room for.
+    pub const fn room(&self) -> u32 {
+        self.room
+    }
+
     /// Sessions now.
     pub fn sessions(&self) -> u64 {
         self.worker.nat().session_count() as u64
+    }
+
+    /// Deletes every session, as management is asked to. True when none is left.
+    pub fn delete_all(&mut self) -> bool {
+        let (rows_out, mut rows) = rtrb::RingBuffer::new(ROWS);
+        let (table, filter) = (Table::Sessions, Filter::default());
+        let all = Command::Dump(Dump { table, filter, delete: true, rows_max: 0, rows: rows_out });
+        let asked = self.far.as_mut().is_some_and(|far| far.commands.push(all).is_ok());
+        // Each turn looks at some lines at least, and ends when it has seen all.
+        while asked && !rows.is_abandoned() {
+            self.idle();
+            self.drain();
+            while rows.pop().is_ok() {}
+        }
+        self.sessions() == 0
     }
 
     /// Lets every session expire and every hold time pass, in simulated time. True when it took less than an hour of
@@ -412,6 +459,16 @@ impl Rig {
         });
         used.insert("port-blocks", blocks);
         used
+    }
+}
+
+/// The endpoints of a session, of the subscribers that there are.
+#[inline(always)]
+fn session_of(layout: &Layout, share: &[u32], number: u32) -> Session {
+    let session = layout.session(number);
+    match share.get((session.inside - SUBSCRIBER_FIRST) as usize) {
+        Some(inside) => Session { inside: *inside, ..session },
+        None => session,
     }
 }
 

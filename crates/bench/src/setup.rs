@@ -4,6 +4,7 @@
 //! however fast that is, and a run is the same work every time.
 
 use std::collections::BTreeMap;
+use std::sync::Barrier;
 
 use carrack_base::BURST_PACKETS_MAX;
 use carrack_tables::cycles;
@@ -11,6 +12,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::clock::{BurstMeter, BurstTimes, Moment, Tsc};
+use crate::crew::Crew;
 use crate::forward::{BenchError, difference, pin};
 use crate::generator::Translation;
 use crate::layout::{Layout, Walk};
@@ -61,6 +63,9 @@ pub struct SetupArgs {
     /// All sessions of a subscriber in a row, instead of any subscriber's next
     #[arg(long)]
     pub sequential: bool,
+    /// Workers, each on a processor of its own with its share of the sessions and a generator of its own
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub workers: u8,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -98,6 +103,22 @@ impl Phase {
         }
     }
 
+    /// What several workers did at the same time: it took as long as the slowest.
+    pub fn together(phases: &[Self]) -> Self {
+        let sessions = phases.iter().map(|phase| phase.sessions).sum();
+        let seconds = phases.iter().map(|phase| phase.seconds).fold(0.0, f64::max);
+        let least = phases.iter().map(|phase| phase.processor_percent).fold(100.0, f64::min);
+        Self {
+            sessions,
+            seconds,
+            m_per_s: sessions as f64 / seconds.max(1e-9) / 1e6,
+            cycles_per_session: phases.iter().map(|phase| phase.cycles_per_session).sum::<f64>()
+                / phases.len().max(1) as f64,
+            processor_percent: least,
+            m_per_processor_s: phases.iter().map(|phase| phase.m_per_processor_s).sum(),
+        }
+    }
+
     /// The rate a second.
     pub fn per_s(&self) -> f64 {
         self.m_per_s * 1e6
@@ -126,6 +147,8 @@ pub struct SetupReport {
     pub mode: &'static str,
     /// Room in the tables.
     pub sessions: u32,
+    /// Workers; rates are those of all of them, cycles those of one.
+    pub workers: u32,
     /// Source ports of a subscriber.
     pub ports_per_subscriber: u32,
     /// Sessions of a mapping.
@@ -162,9 +185,34 @@ pub struct SetupReport {
     pub ok: bool,
 }
 
-/// The run.
+/// The scenario, all workers together.
+fn spec(args: &SetupArgs) -> RigSpec {
+    // Twice as many sessions as there is room for: one comes again only long after it expired.
+    let layout = Layout::for_sessions(args.sessions * 2, args.ports, args.remotes);
+    let instance = InstanceSpec {
+        translation: args.translation,
+        mode: args.mode,
+        subscribers: layout.subscribers,
+        ports: layout.ports,
+        block: BLOCK,
+        udp_s: LIFETIME_S,
+        hold_s: HOLD_S,
+        logged: args.log.logged(),
+    };
+    RigSpec {
+        instance,
+        layout,
+        sessions: args.sessions,
+        frame_bytes: args.translation.frame_bytes_min(),
+        tagged: false,
+    }
+}
+
+/// The run of one worker.
 struct Setup {
     rig: Rig,
+    /// Room in its tables.
+    sessions: u32,
     tsc: Tsc,
     walk: Walk,
     numbers: [u32; BURST_PACKETS_MAX],
@@ -178,28 +226,13 @@ struct Meters {
 
 impl Setup {
     fn new(args: &SetupArgs) -> Result<Self, BenchError> {
-        // Twice as many sessions as there is room for: one comes again only long after it expired.
-        let layout = Layout::for_sessions(args.sessions * 2, args.ports, args.remotes);
-        let instance = InstanceSpec {
-            translation: args.translation,
-            mode: args.mode,
-            subscribers: layout.subscribers,
-            ports: layout.ports,
-            block: BLOCK,
-            udp_s: LIFETIME_S,
-            hold_s: HOLD_S,
-            logged: args.log.logged(),
-        };
-        let spec = RigSpec {
-            instance,
-            layout,
-            sessions: args.sessions,
-            frame_bytes: args.translation.frame_bytes_min(),
-            tagged: false,
-        };
-        let count = layout.sessions();
+        Ok(Self::over(Rig::new(&spec(args))?, args))
+    }
+
+    fn over(rig: Rig, args: &SetupArgs) -> Self {
+        let count = rig.layout.sessions();
         let walk = if args.sequential { Walk::in_order(count) } else { Walk::scattered(count) };
-        Ok(Self { rig: Rig::new(&spec)?, tsc: Tsc::measure(), walk, numbers: [0; BURST_PACKETS_MAX] })
+        Self { sessions: rig.room(), rig, tsc: Tsc::measure(), walk, numbers: [0; BURST_PACKETS_MAX] }
     }
 
     /// A burst of packets of new sessions; returns the cycles of the worker.
@@ -265,16 +298,17 @@ impl Setup {
     }
 
     /// Sessions made while others expire: as many as before for nothing, then measured.
-    fn sustain(&mut self, args: &SetupArgs, report: &mut SetupReport) {
-        let burst_ns = burst_ns(args.sessions);
+    fn sustain(&mut self, args: &SetupArgs, report: &mut SetupReport, barrier: &Barrier) {
+        let burst_ns = burst_ns(self.sessions);
         let mut unmeasured = self.meters();
-        for _ in 0..u64::from(args.sessions) / BURST_PACKETS_MAX as u64 {
+        for _ in 0..u64::from(self.sessions) / BURST_PACKETS_MAX as u64 {
             self.timed_burst(burst_ns, &mut unmeasured);
         }
         let mut meters = self.meters();
         let limit = args.packets.unwrap_or(u64::MAX);
         let wanted = args.packets.unwrap_or((args.seconds * 1e3) as u64);
         let mut progress = Progress::new("with expiry", wanted);
+        barrier.wait();
         let before = self.rig.accounts().clone();
         let alive_before = self.rig.sessions();
         let (mut made, start) = (0, Moment::now());
@@ -361,56 +395,114 @@ impl Steady {
 
 /// Runs the measurement.
 pub fn setup(args: &SetupArgs) -> Result<SetupReport, BenchError> {
-    pin(0);
-    let mut run = Setup::new(args)?;
-    let generator_cycles_per_packet = run.generator();
-    let (fill, burst_without_expiry) = run.fill(u64::from(args.sessions));
-    let tear_down = run.tear_down();
-    let is_torn_down = run.rig.expire_all();
-    let mut report = SetupReport {
-        scenario: "setup",
-        translation: args.translation.name(),
-        mode: args.mode.name(),
-        sessions: args.sessions,
-        ports_per_subscriber: args.ports,
-        sessions_per_mapping: args.remotes,
-        order: if args.sequential { "sequential" } else { "random" },
-        generator_cycles_per_packet,
-        fill,
-        tear_down,
-        sustained: Phase::default(),
-        expired: 0,
-        alive_min: 0,
-        alive_max: 0,
-        burst_without_expiry,
-        burst_with_expiry: BurstTimes::default(),
-        expiry_of_a_burst: BurstTimes::default(),
-        drops: BTreeMap::new(),
-        packets_verified: 0,
-        used_at_end: BTreeMap::new(),
-        ok: false,
+    let crew = Crew::new(&spec(args), args.workers)?;
+    let mut runs: Vec<_> = crew.into_rigs().into_iter().map(|rig| Setup::over(rig, args)).collect();
+    let barrier = Barrier::new(runs.len());
+    // One alone stays on this thread, which is pinned.
+    if let [run] = runs.as_mut_slice() {
+        return run.measure(args, &barrier);
+    }
+    let reports = std::thread::scope(|scope| {
+        let start = |(id, run): (u8, _)| {
+            let (run, barrier): (&mut Setup, _) = (run, &barrier);
+            scope.spawn(move || {
+                pin(id);
+                run.measure(args, barrier)
+            })
+        };
+        let threads: Vec<_> = (0..).zip(&mut runs).map(start).collect();
+        let panicked = |_| Err(BenchError("a worker thread panicked".into()));
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect::<Vec<_>>()
+    });
+    let reports = reports.into_iter().collect::<Result<Vec<_>, _>>()?;
+    together(args, &reports).ok_or_else(|| BenchError("there is no worker".into()))
+}
+
+impl Setup {
+    /// All phases; workers begin each of them together.
+    fn measure(&mut self, args: &SetupArgs, barrier: &Barrier) -> Result<SetupReport, BenchError> {
+        let generator_cycles_per_packet = self.generator();
+        barrier.wait();
+        let (fill, burst_without_expiry) = self.fill(u64::from(self.sessions));
+        barrier.wait();
+        let tear_down = self.tear_down();
+        let is_torn_down = self.rig.expire_all();
+        let mut report = SetupReport {
+            scenario: "setup",
+            translation: args.translation.name(),
+            mode: args.mode.name(),
+            sessions: self.sessions,
+            workers: 1,
+            ports_per_subscriber: args.ports,
+            sessions_per_mapping: args.remotes,
+            order: if args.sequential { "sequential" } else { "random" },
+            generator_cycles_per_packet,
+            fill,
+            tear_down,
+            sustained: Phase::default(),
+            expired: 0,
+            alive_min: 0,
+            alive_max: 0,
+            burst_without_expiry,
+            burst_with_expiry: BurstTimes::default(),
+            expiry_of_a_burst: BurstTimes::default(),
+            drops: BTreeMap::new(),
+            packets_verified: 0,
+            used_at_end: BTreeMap::new(),
+            ok: false,
+        };
+        self.sustain(args, &mut report, barrier);
+        let is_empty = self.rig.expire_all();
+        report.drops = self.rig.drops();
+        report.used_at_end = self.rig.used();
+        report.packets_verified = self.rig.verified()?;
+        report.ok = is_torn_down
+            && is_empty
+            && report.drops.is_empty()
+            && report.used_at_end.values().all(|used| *used == 0)
+            && report.fill.sessions == u64::from(self.sessions)
+            && self.rig.is_balanced();
+        Ok(report)
+    }
+}
+
+/// What several workers found: sums, and of times the longest.
+fn together(args: &SetupArgs, reports: &[SetupReport]) -> Option<SetupReport> {
+    let mut all = reports.first()?.clone();
+    let phases = |of: fn(&SetupReport) -> &Phase| {
+        Phase::together(&reports.iter().map(|report| of(report).clone()).collect::<Vec<_>>())
     };
-    run.sustain(args, &mut report);
-    let is_empty = run.rig.expire_all();
-    report.drops = run.rig.drops();
-    report.used_at_end = run.rig.used();
-    report.packets_verified = run.rig.verified()?;
-    report.ok = is_torn_down
-        && is_empty
-        && report.drops.is_empty()
-        && report.used_at_end.values().all(|used| *used == 0)
-        && report.fill.sessions == u64::from(args.sessions)
-        && run.rig.is_balanced();
-    Ok(report)
+    let worst = |of: fn(&SetupReport) -> &BurstTimes| {
+        reports.iter().map(of).fold(BurstTimes::default(), |worst, times| worst.or(times))
+    };
+    all.fill = phases(|report| &report.fill);
+    all.tear_down = phases(|report| &report.tear_down);
+    all.sustained = phases(|report| &report.sustained);
+    all.burst_without_expiry = worst(|report| &report.burst_without_expiry);
+    all.burst_with_expiry = worst(|report| &report.burst_with_expiry);
+    all.expiry_of_a_burst = worst(|report| &report.expiry_of_a_burst);
+    for more in reports.iter().skip(1) {
+        all.expired += more.expired;
+        all.alive_min += more.alive_min;
+        all.alive_max += more.alive_max;
+        all.packets_verified += more.packets_verified;
+        all.ok &= more.ok;
+        more.drops.iter().for_each(|(reason, count)| *all.drops.entry(reason).or_default() += count);
+        more.used_at_end.iter().for_each(|(table, used)| *all.used_at_end.entry(table).or_default() += used);
+    }
+    all.sessions = args.sessions;
+    all.workers = args.workers.into();
+    Some(all)
 }
 
 impl SetupReport {
     /// For people.
     pub fn print(&self) {
         println!(
-            "{} session set-up, {}, room for {} sessions, {} order, {} a mapping",
+            "{} session set-up, {}, {}, room for {} sessions, {} order, {} a mapping",
             self.translation.to_uppercase(),
             self.mode,
+            if self.workers == 1 { "one worker".into() } else { format!("{} workers", self.workers) },
             grouped(u64::from(self.sessions)),
             self.order,
             self.sessions_per_mapping
@@ -466,14 +558,19 @@ mod tests {
                 remotes: 1,
                 log: Log::Blocks,
                 sequential: mode == Mode::Arbitrary,
+                workers: 1,
                 json: false,
             };
-            let report = setup(&args).unwrap();
-            assert!(report.ok, "{report:#?}");
-            assert_eq!(report.fill.sessions, 20_000);
-            assert!(report.sustained.sessions >= 60_000 && report.expired >= 50_000, "{report:#?}");
-            // Room was left all the time, and there was always something to expire.
-            assert!(report.alive_max < 20_000 && report.alive_min > 5_000, "{report:#?}");
+            for workers in [1, 2] {
+                let report = setup(&SetupArgs { workers, ..args.clone() }).unwrap();
+                assert!(report.ok, "{report:#?}");
+                // Subscribers are not quite the same number for each worker; no worker has less room for it.
+                let filled = 19_900..=20_000;
+                assert!(filled.contains(&report.fill.sessions), "{report:#?}");
+                assert!(report.sustained.sessions >= 60_000 && report.expired >= 50_000, "{report:#?}");
+                // Room was left all the time, and there was always something to expire.
+                assert!(report.alive_max < 20_000 && report.alive_min > 5_000, "{report:#?}");
+            }
         }
     }
 }

@@ -20,7 +20,6 @@ use crate::clock::{BurstMeter, BurstTimes, Tsc};
 use crate::forward::{BenchError, difference, pin};
 use crate::generator::{SUBSCRIBER_FIRST, Translation};
 use crate::layout::Layout;
-use crate::memory;
 use crate::offered::{Picks, Random, fill};
 use crate::report::grouped;
 use crate::rig::{Rig, RigSpec};
@@ -221,7 +220,6 @@ pub fn stalls(args: &StallsArgs) -> Result<StallsReport, BenchError> {
     let addresses = instance.addresses();
     let compiled = instance.instance();
     let spec = RigSpec { instance, layout, sessions: args.sessions, frame_bytes: 64, tagged: false };
-    memory::check(&spec)?;
     pin(0);
     let (tsc, mut rig) = (Tsc::measure(), Rig::new(&spec)?);
     fill(&mut rig, tsc, 0, args.sessions, false);

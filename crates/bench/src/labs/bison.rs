@@ -5,12 +5,13 @@
 use super::{Kpi, LabArgs, LabReport, fitting, note_on_preemption, zero_loss};
 use crate::churn::churn_rig;
 use crate::clock::Tsc;
-use crate::forward::{BenchError, pin};
+use crate::crew::Crew;
+use crate::forward::BenchError;
 use crate::generator::Translation;
 use crate::layout::Layout;
-use crate::offered::{Load, RING_PACKETS, Random, closed_loop, fill};
+use crate::offered::{Load, RING_PACKETS};
 use crate::report::grouped;
-use crate::rig::{Rig, RigSpec};
+use crate::rig::RigSpec;
 use crate::world::{InstanceSpec, Mode};
 
 /// What is translated here.
@@ -48,30 +49,35 @@ fn spec(sessions: u32) -> RigSpec {
 pub fn bison(args: &LabArgs) -> Result<LabReport, BenchError> {
     let (spec, less) = fitting(SESSIONS, args, 32_768, spec)?;
     let sessions = spec.layout.sessions();
-    pin(0);
-    let (mut rig, tsc) = (Rig::new(&spec)?, Tsc::measure());
+    let (mut crew, tsc) = (Crew::new(&spec, args.workers)?, Tsc::measure());
+    let cores = (CORES, crew.workers());
     eprintln!("stage 1: {} sessions", grouped(sessions.into()));
-    let phase = fill(&mut rig, tsc, 0, sessions, true);
+    let phase = crew.fill_all(tsc, true);
     let mut ok = phase.sessions == u64::from(sessions);
-    let lost_in_stage_1 = rig.accounts().dropped();
+    let lost_in_stage_1 = crew.dropped();
     eprintln!("stage 2: steady traffic both ways");
     let (trial_s, churn_s) = (args.trial_s(2.0), args.trial_s(2.0) * if args.quick { 20.0 } else { 10.0 });
-    let mut picks = Random::new(sessions);
-    let most = closed_loop(&mut rig, tsc, trial_s.min(1.0), true, &mut picks).per_s();
-    let found = zero_loss(&mut rig, tsc, (most * 1.1, trial_s, true), &mut picks, &mut ok);
-    let pps = if found.rate > 0.0 { found.rate.min(most) * OFFERED_UNDER_CHURN } else { most * 0.5 };
+    let mut picks = crew.random(sessions);
+    let most = crew.closed_loop(tsc, trial_s.min(1.0), true, &mut picks).per_s();
+    let found = zero_loss(&mut crew, tsc, (most * 1.1, trial_s, true), &mut picks, &mut ok);
+    let steady = if found.rate > 0.0 { found.rate.min(most) * OFFERED_UNDER_CHURN } else { most * 0.5 };
+    // The management client wants a processor too: one worker is churned.
+    let pps = steady / f64::from(crew.workers());
     eprintln!("stage 2: {:.2} Mpps from inside for {churn_s} s while sessions are deleted", pps / 1e6);
     let load = Load { pps, seconds: churn_s, both: true, ring: RING_PACKETS };
-    let seen = churn_rig(&mut rig, tsc, load, DELETIONS, sessions)?;
+    let rig = crew.first().ok_or_else(|| BenchError("there is no worker".into()))?;
+    let own = rig.layout.sessions();
+    let seen = churn_rig(rig, tsc, load, DELETIONS, own)?;
     ok &= seen.is_accounted && seen.deleted > 0;
     let both = |pps: f64| pps * 2.0 / 1e6;
+    let churned = (CORES, 1);
     let loss_ppm = seen.lost as f64 / seen.offered.max(1) as f64 * 1e6;
     let kpis = vec![
-        Kpi::rate("steady traffic, no loss, both ways", "Mpps", 24.0, CORES, both(found.rate))
+        Kpi::rate("steady traffic, no loss, both ways", "Mpps", 24.0, cores, both(found.rate))
             .with_closed_loop(both(most)),
-        Kpi::rate("traffic under churn, both ways", "Mpps", 24.0, CORES, seen.mpps),
-        Kpi::rate("sessions deleted", "k/s", 28.5, CORES, seen.deleted_per_s / 1e3),
-        Kpi::rate("sessions that came back", "k/s", 28.5, CORES, seen.recreated_per_s / 1e3),
+        Kpi::rate("traffic under churn, both ways", "Mpps", 24.0, churned, seen.mpps),
+        Kpi::rate("sessions deleted", "k/s", 28.5, churned, seen.deleted_per_s / 1e3),
+        Kpi::rate("sessions that came back", "k/s", 28.5, churned, seen.recreated_per_s / 1e3),
         Kpi::cost("loss under churn", "ppm", 5_487.0 / 14_250.0, loss_ppm),
     ];
     let mut differences: Vec<String> = less.into_iter().collect();
@@ -82,6 +88,9 @@ pub fn bison(args: &LabArgs) -> Result<LabReport, BenchError> {
     differences.push(
         "deletions depend on one management client, not on workers: their per-core figure flatters".into(),
     );
+    if crew.workers() > 1 {
+        differences.push("one worker is churned, with its share of the sessions".into());
+    }
     differences.push(format!(
         "{churn_s} s under churn instead of minutes, {:.1} Mpps offered; stage 1 lost {lost_in_stage_1} packets",
         both(pps)
@@ -103,8 +112,9 @@ pub fn bison(args: &LabArgs) -> Result<LabReport, BenchError> {
         sessions,
         differences,
         kpis,
-        packets_verified: rig.verified()?,
-        ok: ok && rig.is_balanced(),
+        workers: args.workers.into(),
+        packets_verified: crew.verified()?,
+        ok: ok && crew.is_balanced(),
     })
 }
 
@@ -122,8 +132,10 @@ mod tests {
 
     #[test]
     fn a_quick_run_deletes_sessions_and_accounts_for_every_packet() {
-        let args = LabArgs { quick: true, seconds: Some(0.05), sessions: None, json: false };
-        let report = bison(&args).unwrap();
-        assert!(report.ok, "{report:#?}");
+        for workers in [1, 2] {
+            let args = LabArgs { quick: true, seconds: Some(0.05), sessions: None, workers, json: false };
+            let report = bison(&args).unwrap();
+            assert!(report.ok, "{report:#?}");
+        }
     }
 }

@@ -2,15 +2,16 @@
 
 use super::{Kpi, LabArgs, LabReport, fitting, note_on_preemption, zero_loss};
 use crate::clock::Tsc;
-use crate::forward::{BenchError, pin};
+use crate::crew::Crew;
+use crate::forward::BenchError;
 use crate::generator::Translation;
 use crate::latency::Latency;
-use crate::layout::{Layout, Walk};
+use crate::layout::Layout;
 use crate::memory;
-use crate::offered::{Load, RING_PACKETS, Random, closed_loop, fill, offer};
+use crate::offered::{Load, RING_PACKETS};
 use crate::report::grouped;
 use crate::rfc2544::{Search, Seen, step_up};
-use crate::rig::{Rig, RigSpec};
+use crate::rig::RigSpec;
 use crate::world::{InstanceSpec, Mode};
 
 /// Processors of the published machine.
@@ -25,6 +26,7 @@ struct Published {
     /// Frame bytes and their weights.
     sizes: &'static [(u32, u32)],
     gbps: f64,
+    shortest_us: f64,
     longest_us: f64,
     mean_us: f64,
 }
@@ -32,16 +34,22 @@ struct Published {
 const fn frames(
     name: &'static str,
     sizes: &'static [(u32, u32)],
-    (gbps, longest_us, mean_us): (f64, f64, f64),
+    gbps: f64,
+    [shortest_us, longest_us, mean_us]: [f64; 3],
 ) -> Published {
-    Published { name, sizes, gbps, longest_us, mean_us }
+    Published { name, sizes, gbps, shortest_us, longest_us, mean_us }
 }
 
 const FRAMES: [Published; 4] = [
-    frames("84 B", &[(84, 1)], (72.0, 743.0, 83.0)),
-    frames("260 B", &[(260, 1)], (198.75, 555.0, 110.0)),
-    frames("IMIX", &[(82, 1), (118, 11), (391, 3), (588, 2), (1_318, 3), (1_536, 7)], (212.3, 444.0, 33.0)),
-    frames("1520 B", &[(1_520, 1)], (231.25, 442.0, 28.0)),
+    frames("84 B", &[(84, 1)], 72.0, [8.0, 743.0, 83.0]),
+    frames("260 B", &[(260, 1)], 198.75, [10.0, 555.0, 110.0]),
+    frames(
+        "IMIX",
+        &[(82, 1), (118, 11), (391, 3), (588, 2), (1_318, 3), (1_536, 7)],
+        212.3,
+        [10.0, 444.0, 33.0],
+    ),
+    frames("1520 B", &[(1_520, 1)], 231.25, [10.0, 442.0, 28.0]),
 ];
 const FRAME_MAX: u32 = 1_536;
 
@@ -65,9 +73,11 @@ fn spec(sessions: u32) -> RigSpec {
 
 /// One run.
 struct Run {
-    rig: Rig,
+    crew: Crew,
     tsc: Tsc,
     trial_s: f64,
+    /// Seconds that a rate of new sessions is held.
+    held_s: f64,
     ok: bool,
     kpis: Vec<Kpi>,
 }
@@ -76,21 +86,29 @@ struct Run {
 pub fn eantc(args: &LabArgs) -> Result<LabReport, BenchError> {
     let (spec, less) = fitting(SESSIONS, args, 100_000, spec)?;
     let sessions = spec.layout.sessions();
-    pin(0);
     eprintln!(
         "taking {:.1} GB of memory for {} sessions …",
         memory::needed(&spec) as f64 / 1e9,
         grouped(sessions.into())
     );
-    let rig = Rig::new(&spec)?;
-    let mut run = Run { rig, tsc: Tsc::measure(), trial_s: args.trial_s(2.0), ok: true, kpis: Vec::new() };
+    let mut run = Run {
+        crew: Crew::new(&spec, args.workers)?,
+        tsc: Tsc::measure(),
+        trial_s: args.trial_s(2.0),
+        held_s: args.trial_s(10.0),
+        ok: true,
+        kpis: Vec::new(),
+    };
     run.set_up(sessions);
     run.concurrent(sessions);
     for published in &FRAMES {
         run.throughput(published, sessions);
     }
     let mut differences: Vec<String> = less.into_iter().collect();
-    differences.push(format!("trials of {} s; published set-up rates were held for 10 s", run.trial_s));
+    differences.push(format!(
+        "set-up rates held for {} s or until every session there can be is new; throughput trials of {} s",
+        run.held_s, run.trial_s
+    ));
     differences.push("in process: no NIC, packets of any size cost the same to receive and to send".into());
     differences
         .push("latency is from when a packet is due to its transmit queue, without wire and NIC".into());
@@ -102,8 +120,9 @@ pub fn eantc(args: &LabArgs) -> Result<LabReport, BenchError> {
         sessions_published: SESSIONS,
         sessions,
         differences,
-        packets_verified: run.rig.verified()?,
-        ok: run.ok && run.rig.is_balanced(),
+        workers: args.workers.into(),
+        packets_verified: run.crew.verified()?,
+        ok: run.ok && run.crew.is_balanced(),
         kpis: run.kpis,
     })
 }
@@ -111,67 +130,68 @@ pub fn eantc(args: &LabArgs) -> Result<LabReport, BenchError> {
 impl Run {
     /// Fresh sessions at a stepped rate, the table flushed between steps; the highest rate with zero loss counts.
     fn set_up(&mut self, sessions: u32) {
-        let Self { rig, tsc, trial_s, ok, .. } = self;
-        rig.set_frame_bytes(84);
-        let mut walk = Walk::scattered(sessions);
-        let part = sessions.min(1 << 20);
-        let most = f64::from(part) / fill_some(rig, *tsc, part);
-        *ok &= rig.expire_all();
+        let workers = self.crew.workers();
+        let Self { crew, tsc, held_s, ok, .. } = self;
+        crew.all(|rig| rig.set_frame_bytes(84));
+        let mut walks = crew.walks();
+        let most = crew.fill(*tsc, sessions.min(1 << 20), false).per_s();
+        *ok &= crew.expire_all();
         let search = Search { rate_max: most * 1.5, resolution: 0.0, trials_max: 16, repeats_max: 1 };
         let found = step_up(most * 0.2, most * 0.1, &search, |pps| {
-            let seconds = trial_s.min(f64::from(sessions) / pps);
+            // Some workers have a few subscribers fewer than others.
+            let seconds = held_s.min(f64::from(sessions) * 0.95 / pps);
             let load = Load { pps, seconds, both: false, ring: RING_PACKETS };
-            let outcome = offer(rig, *tsc, load, &mut walk);
-            *ok &= outcome.is_accounted() && rig.expire_all();
+            let outcome = crew.offer(*tsc, load, &mut walks);
+            *ok &= outcome.is_accounted() && crew.expire_all();
             eprintln!("  {:.2} M set-ups/s: {} lost", pps / 1e6, outcome.lost());
             Seen { offered: outcome.offered, lost: outcome.lost(), disturbed: outcome.preemptions > 0 }
         });
-        let kpi = Kpi::rate("session set-up, no loss", "M/s", 7.0, CORES, found.rate / 1e6);
+        let kpi = Kpi::rate("session set-up, no loss", "M/s", 7.0, (CORES, workers), found.rate / 1e6);
         self.kpis.push(kpi.with_closed_loop(most / 1e6));
     }
 
     /// All sessions, and what each takes.
     fn concurrent(&mut self, sessions: u32) {
-        let phase = fill(&mut self.rig, self.tsc, 0, sessions, true);
-        self.ok &= phase.sessions == u64::from(sessions);
-        let nat = self.rig.worker.nat();
-        let bytes = nat.memory().iter().map(|row| row.bytes).sum::<u64>() as f64 / f64::from(sessions);
-        self.kpis.push(Kpi::rate("fill rate, both directions seen", "M/s", 3.5, CORES, phase.m_per_s));
+        let phase = self.crew.fill_all(self.tsc, true);
+        // Filled without any loss: each is there, and no packet was dropped.
+        self.ok &= phase.sessions == u64::from(sessions) && self.crew.dropped() == 0;
+        let bytes = self.crew.memory_bytes() as f64 / f64::from(sessions);
+        let cores = (CORES, self.crew.workers());
+        self.kpis.push(Kpi::rate("fill rate, both directions seen", "M/s", 3.5, cores, phase.m_per_s));
         self.kpis.push(Kpi::cost("memory of a session", "bytes", 1_750.0, bytes));
     }
 
     /// Zero-loss rate both ways, and the latency at that rate.
     fn throughput(&mut self, published: &Published, sessions: u32) {
-        let Published { name, sizes, gbps, longest_us, mean_us } = *published;
-        let Self { rig, tsc, trial_s, ok, kpis } = self;
+        let Published { name, sizes, gbps, shortest_us, longest_us, mean_us } = *published;
+        let cores = (CORES, self.crew.workers());
+        let Self { crew, tsc, trial_s, ok, kpis, .. } = self;
         eprintln!("{name}:");
-        rig.set_mix(if sizes.len() > 1 { sizes } else { &[] });
-        if let [(bytes, _)] = sizes {
-            rig.set_frame_bytes(*bytes);
-        }
+        crew.all(|rig| {
+            rig.set_mix(if sizes.len() > 1 { sizes } else { &[] });
+            if let [(bytes, _)] = sizes {
+                rig.set_frame_bytes(*bytes);
+            }
+        });
         let weight: u32 = sizes.iter().map(|(_, weight)| weight).sum();
         let bits =
             sizes.iter().map(|(bytes, weight)| bytes * weight).sum::<u32>() as f64 * 8.0 / f64::from(weight);
-        let mut picks = Random::new(sessions);
-        let most = closed_loop(rig, *tsc, trial_s.min(1.0), true, &mut picks).per_s();
-        let found = zero_loss(rig, *tsc, (most * 1.1, *trial_s, true), &mut picks, ok);
+        let mut picks = crew.random(sessions);
+        let most = crew.closed_loop(*tsc, trial_s.min(1.0), true, &mut picks).per_s();
+        let found = zero_loss(crew, *tsc, (most * 1.1, *trial_s, true), &mut picks, ok);
         // Packets from inside and their answers.
         let gbit = |pps: f64| pps * 2.0 * bits / 1e9;
-        let kpi = Kpi::rate(format!("throughput {name}, both ways"), "Gbit/s", gbps, CORES, gbit(found.rate));
+        let kpi = Kpi::rate(format!("throughput {name}, both ways"), "Gbit/s", gbps, cores, gbit(found.rate));
         kpis.push(kpi.with_closed_loop(gbit(most)));
         let pps = if found.rate > 0.0 { found.rate } else { most / 2.0 };
         let load = Load { pps, seconds: *trial_s, both: true, ring: u64::MAX };
-        let outcome = offer(rig, *tsc, load, &mut picks);
+        let outcome = crew.offer(*tsc, load, &mut picks);
         let seen = Latency::of(&outcome, *tsc);
         *ok &= outcome.is_accounted();
         kpis.push(Kpi::cost("  mean latency at that load", "us", mean_us, seen.mean_us));
+        kpis.push(Kpi::cost("  shortest", "us", shortest_us, seen.min_us));
         kpis.push(Kpi::cost("  longest", "us", longest_us, seen.max_us));
     }
-}
-
-/// Seconds to make the first so many sessions.
-fn fill_some(rig: &mut Rig, tsc: Tsc, sessions: u32) -> f64 {
-    fill(rig, tsc, 0, sessions, false).seconds
 }
 
 #[cfg(test)]
@@ -188,9 +208,11 @@ mod tests {
 
     #[test]
     fn a_quick_run_has_every_figure_and_accounts_for_every_packet() {
-        let args = LabArgs { quick: true, seconds: Some(0.02), sessions: None, json: false };
-        let report = eantc(&args).unwrap();
-        assert!(report.ok, "{report:#?}");
-        assert_eq!(report.kpis.len(), 3 + 3 * FRAMES.len());
+        for workers in [1, 2] {
+            let args = LabArgs { quick: true, seconds: Some(0.02), sessions: None, workers, json: false };
+            let report = eantc(&args).unwrap();
+            assert!(report.ok, "{report:#?}");
+            assert_eq!(report.kpis.len(), 3 + 4 * FRAMES.len());
+        }
     }
 }

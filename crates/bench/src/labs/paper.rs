@@ -2,13 +2,14 @@
 
 use super::{Kpi, LabArgs, LabReport, fitting, note_on_preemption, zero_loss};
 use crate::clock::Tsc;
-use crate::forward::{BenchError, pin};
+use crate::crew::Crew;
+use crate::forward::BenchError;
 use crate::generator::Translation;
 use crate::latency::Latency;
-use crate::layout::{Layout, Walk};
+use crate::layout::Layout;
 use crate::memory;
-use crate::offered::{Load, Random, closed_loop, fill, offer};
-use crate::rig::{Rig, RigSpec};
+use crate::offered::Load;
+use crate::rig::RigSpec;
 use crate::setup::{SetupArgs, setup};
 use crate::world::{InstanceSpec, Mode};
 
@@ -36,10 +37,9 @@ pub fn paper(args: &LabArgs) -> Result<LabReport, BenchError> {
     let (spec, less) = fitting(SESSIONS, args, 50_000, spec)?;
     let sessions = spec.layout.sessions();
     let trial_s = args.trial_s(2.0);
-    pin(0);
     let tsc = Tsc::measure();
     let (mut ok, mut kpis) = (true, Vec::new());
-    let verified = forwarding(&spec, tsc, trial_s, &mut kpis, &mut ok)?;
+    let verified = forwarding(&spec, (tsc, trial_s, args.workers), &mut kpis, &mut ok)?;
     for (mode, name, published) in [
         (Mode::Arbitrary, "new sessions, arbitrary ports", 0.6),
         (Mode::Pba, "new sessions, port blocks", 5.0),
@@ -54,12 +54,14 @@ pub fn paper(args: &LabArgs) -> Result<LabReport, BenchError> {
             remotes: 1,
             log: Default::default(),
             sequential: false,
+            workers: args.workers,
             json: false,
         };
         eprintln!("{name}:");
         let report = setup(&spec)?;
         ok &= report.ok;
-        let kpi = Kpi::rate(name, "M/s", published, CORES, report.sustained.m_per_s);
+        let cores = (CORES, args.workers.into());
+        let kpi = Kpi::rate(name, "M/s", published, cores, report.sustained.m_per_s);
         kpis.push(kpi.with_closed_loop(report.fill.m_per_s));
     }
     let mut differences: Vec<String> = less.into_iter().collect();
@@ -72,6 +74,7 @@ pub fn paper(args: &LabArgs) -> Result<LabReport, BenchError> {
         published: "NAT44, 64-byte frames, 2 x 8 cores at 3 GHz, 16 GB, 10 GbE (about 2014)",
         sessions_published: SESSIONS,
         sessions,
+        workers: args.workers.into(),
         differences,
         kpis,
         packets_verified: verified,
@@ -82,35 +85,34 @@ pub fn paper(args: &LabArgs) -> Result<LabReport, BenchError> {
 /// Rates by flows, memory, and latency of the first and of later packets.
 fn forwarding(
     spec: &RigSpec,
-    tsc: Tsc,
-    trial_s: f64,
+    (tsc, trial_s, workers): (Tsc, f64, u8),
     kpis: &mut Vec<Kpi>,
     ok: &mut bool,
 ) -> Result<u64, BenchError> {
     let sessions = spec.layout.sessions();
-    let mut rig = Rig::new(spec)?;
-    let part = sessions.min(1 << 20);
-    let set_up_pps = fill(&mut rig, tsc, 0, part, false).m_per_s * 1e6;
-    *ok &= rig.expire_all();
+    let mut crew = Crew::new(spec, workers)?;
+    let cores = (CORES, u32::from(workers));
+    let set_up_pps = crew.fill(tsc, sessions.min(1 << 20), false).per_s();
+    *ok &= crew.expire_all();
     let seconds = trial_s.min(f64::from(sessions) / set_up_pps);
     let load = Load { pps: set_up_pps / 2.0, seconds, both: false, ring: u64::MAX };
-    let first = offer(&mut rig, tsc, load, &mut Walk::scattered(sessions));
-    *ok &= first.is_accounted() && rig.expire_all();
-    fill(&mut rig, tsc, 0, sessions, false);
-    let nat = rig.worker.nat();
-    let bytes = nat.memory().iter().map(|row| row.bytes).sum::<u64>() as f64 / f64::from(sessions);
+    let first = crew.offer(tsc, load, &mut crew.walks());
+    *ok &= first.is_accounted() && crew.expire_all();
+    crew.fill_all(tsc, false);
+    let bytes = crew.memory_bytes() as f64 / f64::from(sessions);
     let mut later = None;
     for (flows, name, published) in
         [(1, "1 flow", 10.0), (1_000, "1 000 flows", 6.0), (sessions, "all sessions (published: most)", 12.0)]
     {
         eprintln!("{name}:");
-        let mut picks = Random::new(flows);
-        let most = closed_loop(&mut rig, tsc, trial_s.min(1.0), false, &mut picks).per_s();
-        let found = zero_loss(&mut rig, tsc, (most * 1.1, trial_s, false), &mut picks, ok);
-        let kpi = Kpi::rate(format!("64 B, {name}"), "Mpps", published, CORES, found.rate / 1e6);
+        // Of several workers each has one at least.
+        let mut picks = crew.random(flows);
+        let most = crew.closed_loop(tsc, trial_s.min(1.0), false, &mut picks).per_s();
+        let found = zero_loss(&mut crew, tsc, (most * 1.1, trial_s, false), &mut picks, ok);
+        let kpi = Kpi::rate(format!("64 B, {name}"), "Mpps", published, cores, found.rate / 1e6);
         kpis.push(kpi.with_closed_loop(most / 1e6));
         let load = Load { pps: most / 2.0, seconds: trial_s, both: false, ring: u64::MAX };
-        later = Some(offer(&mut rig, tsc, load, &mut picks));
+        later = Some(crew.offer(tsc, load, &mut picks));
     }
     let gb = memory::needed(spec) as f64 / f64::from(sessions) * f64::from(SESSIONS) / 1e9;
     kpis.push(Kpi::cost("7.5 M sessions, of 16 GB", "GB", 16.0, gb));
@@ -125,7 +127,7 @@ fn forwarding(
             Latency::of(&later, tsc).mean_us,
         ));
     }
-    rig.verified()
+    crew.verified()
 }
 
 #[cfg(test)]
@@ -134,9 +136,11 @@ mod tests {
 
     #[test]
     fn a_quick_run_has_every_figure_and_accounts_for_every_packet() {
-        let args = LabArgs { quick: true, seconds: Some(0.02), sessions: None, json: false };
-        let report = paper(&args).unwrap();
-        assert!(report.ok, "{report:#?}");
-        assert_eq!(report.kpis.len(), 9);
+        for workers in [1, 2] {
+            let args = LabArgs { quick: true, seconds: Some(0.02), sessions: None, workers, json: false };
+            let report = paper(&args).unwrap();
+            assert!(report.ok, "{report:#?}");
+            assert_eq!(report.kpis.len(), 9);
+        }
     }
 }

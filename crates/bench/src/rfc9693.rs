@@ -1,0 +1,253 @@
+//! `carrack bench rfc9693`: a stateful translator by the method of RFC 9693, "Benchmarking Methodology for Stateful NATxy
+//! Gateways": the highest rate at which connections come about without loss, each of them validated; throughput with all
+//! of them there; the rate at which they are torn down.
+//!
+//! Phase 1 sends a packet of each connection, once, at a constant rate, far apart in the tables. Phase 2 validates: every
+//! connection is answered by the far end, and the answer must reach the subscriber by the entry that phase 1 made. Then
+//! the table is emptied by management, out of band, before the next rate is tried.
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::clock::{Moment, Tsc};
+use crate::crew::Crew;
+use crate::forward::BenchError;
+use crate::generator::Translation;
+use crate::labs::zero_loss;
+use crate::layout::Layout;
+use crate::offered::{Load, RING_PACKETS};
+use crate::report::grouped;
+use crate::rfc2544::{Found, Search, Seen, search};
+use crate::rig::RigSpec;
+use crate::setup::Phase;
+use crate::world::{InstanceSpec, Mode};
+
+/// Ports of a block.
+const BLOCK: u16 = 256;
+
+/// Options of `bench rfc9693`.
+#[derive(Debug, Clone, Args)]
+pub struct Rfc9693Args {
+    /// What is translated
+    #[arg(long, value_enum, default_value_t = Translation::Nat44)]
+    pub translation: Translation,
+    /// How outside ports are given out
+    #[arg(long, value_enum, default_value_t = Mode::Pba)]
+    pub mode: Mode,
+    /// Connections: size of the connection tracking table, all workers together
+    #[arg(long, default_value_t = 4_000_000, value_parser = clap::value_parser!(u32).range(1_024..=100_000_000))]
+    pub sessions: u32,
+    /// Bytes of a frame, check sequence included; with nat64 at least 80
+    #[arg(long, default_value_t = 84, value_parser = clap::value_parser!(u32).range(64..=1_522))]
+    pub frame: u32,
+    /// Workers, each on a processor of its own with a generator of its own
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub workers: u8,
+    /// Seconds of each trial of throughput
+    #[arg(long, default_value_t = 2.0)]
+    pub seconds: f64,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What it found.
+#[derive(Debug, Clone, Serialize)]
+pub struct Rfc9693Report {
+    /// Always `rfc9693`.
+    pub scenario: &'static str,
+    /// What was translated.
+    pub translation: &'static str,
+    /// How outside ports were given out.
+    pub mode: &'static str,
+    /// Connections.
+    pub sessions: u32,
+    /// Workers.
+    pub workers: u32,
+    /// Bytes of a frame, check sequence included.
+    pub frame_bytes: u32,
+    /// Highest rate at which all connections came about and were validated, millions a second.
+    pub establishment_m_per_s: f64,
+    /// Every rate that was tried.
+    pub establishment: Found,
+    /// Highest rate both ways together without loss, all connections there, Mpps.
+    pub throughput_both_mpps: f64,
+    /// The same of packets from inside alone.
+    pub throughput_out_mpps: f64,
+    /// All connections deleted by management.
+    pub tear_down: Phase,
+    /// Translated packets verified bit by bit.
+    pub packets_verified: u64,
+    /// Every packet accounted for, nothing left in any table.
+    pub ok: bool,
+}
+
+/// Runs the measurement.
+pub fn rfc9693(args: &Rfc9693Args) -> Result<Rfc9693Report, BenchError> {
+    let layout = Layout::for_sessions(args.sessions, 16, 1);
+    let frame_bytes = args.frame.max(args.translation.frame_bytes_min());
+    let instance = InstanceSpec {
+        translation: args.translation,
+        mode: args.mode,
+        subscribers: layout.subscribers,
+        ports: layout.ports,
+        block: BLOCK,
+        udp_s: 300,
+        hold_s: 0,
+        logged: Default::default(),
+    };
+    let sessions = layout.sessions();
+    let spec = RigSpec { instance, layout, sessions, frame_bytes, tagged: false };
+    let (mut crew, tsc) = (Crew::new(&spec, args.workers)?, Tsc::measure());
+    let mut ok = true;
+    let establishment = establish(&mut crew, tsc, sessions, &mut ok);
+    crew.fill_all(tsc, true);
+    let mut throughput = |crew: &mut Crew, both: bool| {
+        let mut picks = crew.random(sessions);
+        let most = crew.closed_loop(tsc, args.seconds.min(1.0), both, &mut picks).per_s();
+        eprintln!("throughput, {}:", if both { "both ways" } else { "from inside" });
+        zero_loss(crew, tsc, (most * 1.1, args.seconds, both), &mut picks, &mut ok).rate / 1e6
+    };
+    let throughput_both_mpps = throughput(&mut crew, true) * 2.0;
+    let throughput_out_mpps = throughput(&mut crew, false);
+    let tear_down = tear_down(&mut crew, tsc);
+    ok &= tear_down.sessions == u64::from(sessions) && crew.expire_all() && crew.is_balanced();
+    Ok(Rfc9693Report {
+        scenario: "rfc9693",
+        translation: args.translation.name(),
+        mode: args.mode.name(),
+        sessions,
+        workers: crew.workers(),
+        frame_bytes,
+        establishment_m_per_s: establishment.rate / 1e6,
+        establishment,
+        throughput_both_mpps,
+        throughput_out_mpps,
+        tear_down,
+        packets_verified: crew.verified()?,
+        ok,
+    })
+}
+
+/// Maximum connection establishment rate: binary search, each rate with an empty table and then validated.
+fn establish(crew: &mut Crew, tsc: Tsc, sessions: u32, ok: &mut bool) -> Found {
+    let most = crew.fill_all(tsc, false).per_s();
+    *ok &= empty(crew);
+    search(&Search::up_to(most * 1.1), |pps| {
+        // Each worker's connections once, at its part of the rate.
+        let mut rounds = crew.walks();
+        let seconds = f64::from(sessions) / pps;
+        let load = Load { pps, seconds, both: false, ring: RING_PACKETS };
+        let outcome = crew.offer(tsc, load, &mut rounds);
+        *ok &= outcome.is_accounted();
+        let (lost, missing) = (outcome.lost(), validate(crew, tsc));
+        *ok &= empty(crew);
+        eprintln!(
+            "  {:>6.2} M connections/s: {} lost, {} not validated{}",
+            pps / 1e6,
+            grouped(lost),
+            grouped(missing),
+            if outcome.preemptions > 0 { ", disturbed" } else { "" }
+        );
+        Seen { offered: outcome.offered, lost: lost + missing, disturbed: outcome.preemptions > 0 }
+    })
+}
+
+/// Phase 2: how many of the connections there are do not carry an answer to their subscriber, or were not there before.
+fn validate(crew: &mut Crew, tsc: Tsc) -> u64 {
+    let (before, dropped) = (crew.sessions(), crew.dropped());
+    crew.fill_all(tsc, true);
+    (crew.sessions() - before) + (crew.dropped() - dropped)
+}
+
+/// Connection tear-down: all of them deleted by management, nothing else asked of the workers.
+fn tear_down(crew: &mut Crew, tsc: Tsc) -> Phase {
+    let mut nothing = vec![(); crew.workers() as usize];
+    let phases = crew.each(&mut nothing, |rig, ()| {
+        let (start, sessions) = (Moment::now(), rig.sessions());
+        rig.delete_all();
+        Phase::since(&start, sessions - rig.sessions(), tsc)
+    });
+    Phase::together(&phases)
+}
+
+/// Empties the table for the next rate.
+fn empty(crew: &mut Crew) -> bool {
+    let mut nothing = vec![(); crew.workers() as usize];
+    crew.each(&mut nothing, |rig, ()| rig.delete_all() && rig.expire_all())
+        .into_iter()
+        .all(|is_empty| is_empty)
+}
+
+impl Rfc9693Report {
+    /// For people.
+    pub fn print(&self) {
+        println!(
+            "RFC 9693: {}, {}, {} connections, {}-byte frames, {}",
+            self.translation.to_uppercase(),
+            self.mode,
+            grouped(self.sessions.into()),
+            self.frame_bytes,
+            if self.workers == 1 { "one worker".into() } else { format!("{} workers", self.workers) }
+        );
+        println!();
+        let line = |name: &str, value: String| println!("  {name:<40}{value}");
+        line("maximum connection establishment rate", format!("{:.2} M/s", self.establishment_m_per_s));
+        line("throughput, both ways", format!("{:.2} Mpps", self.throughput_both_mpps));
+        line("throughput, from inside", format!("{:.2} Mpps", self.throughput_out_mpps));
+        line(
+            "connection tear-down rate",
+            format!("{:.2} M/s ({:.2} s for all)", self.tear_down.m_per_s, self.tear_down.seconds),
+        );
+        line("verified bit by bit", grouped(self.packets_verified));
+        line("all as it must be", if self.ok { "yes" } else { "NO" }.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_made_validated_and_torn_down_and_nothing_is_left() {
+        for (translation, workers) in
+            [(Translation::Nat44, 1), (Translation::Nat44, 2), (Translation::Nat64, 1)]
+        {
+            let args = Rfc9693Args {
+                translation,
+                mode: Mode::Pba,
+                sessions: 20_000,
+                frame: 84,
+                workers,
+                seconds: 0.02,
+                json: false,
+            };
+            let report = rfc9693(&args).unwrap();
+            assert!(report.ok, "{report:#?}");
+            assert_eq!(report.tear_down.sessions, 20_000);
+            assert!(report.establishment.trials.iter().all(|trial| trial.offered > 0), "{report:#?}");
+        }
+    }
+
+    #[test]
+    fn a_connection_that_is_missing_is_not_validated() {
+        let layout = Layout::for_sessions(1_024, 16, 1);
+        let instance = InstanceSpec {
+            translation: Translation::Nat44,
+            mode: Mode::Pba,
+            subscribers: layout.subscribers,
+            ports: layout.ports,
+            block: 64,
+            udp_s: 300,
+            hold_s: 0,
+            logged: Default::default(),
+        };
+        let spec = RigSpec { instance, layout, sessions: 1_024, frame_bytes: 84, tagged: false };
+        let (mut crew, tsc) = (Crew::new(&spec, 1).unwrap(), Tsc::measure());
+        crew.fill(tsc, 1_000, false);
+        assert_eq!(validate(&mut crew, tsc), 24);
+        assert_eq!(validate(&mut crew, tsc), 0);
+        assert!(empty(&mut crew));
+        assert_eq!(crew.sessions(), 0);
+    }
+}
