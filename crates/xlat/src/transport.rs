@@ -46,7 +46,11 @@ pub(crate) fn patch_quoted(transport: &mut [u8], number: u8, ports: Ports, chang
         return;
     };
     let old = u16::from_be_bytes(*field);
-    let new = if number == protocol::UDP { change.update_udp(old) } else { change.update(old) };
+    // RFC 768, RFC 3828 §3.1: a computed zero is sent as all ones.
+    let new = match number {
+        protocol::UDP | UDP_LITE => change.update_udp(old),
+        _ => change.update(old),
+    };
     *field = new.to_be_bytes();
 }
 

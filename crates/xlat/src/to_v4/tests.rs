@@ -150,6 +150,24 @@ fn every_transport_protocol_is_passed_on() {
 }
 
 #[test]
+fn checksum_that_comes_to_zero_is_sent_as_all_ones_where_zero_means_none() {
+    // RFC 768, RFC 3828 §3.1; to DCCP zero is a checksum like others.
+    for (number, expected) in [(protocol::UDP, 0xffff), (136, 0xffff), (33, 0)] {
+        let build = |filler: u16| {
+            let filler = filler.to_be_bytes();
+            let mut packet = six().udp(1, 2).payload(&filler).build();
+            packet[6] = number;
+            translate_by(&packet, &WAY, &Rules::default()).unwrap()
+        };
+        let packet = build(0);
+        let checksum = u16::from_be_bytes([packet[26], packet[27]]);
+        // The filler that takes the rest of the checksum away.
+        let packet = build(checksum);
+        assert_eq!(u16::from_be_bytes([packet[26], packet[27]]), expected, "{number}");
+    }
+}
+
+#[test]
 fn icmpv4_over_ipv6_does_not_get_through() {
     for kind in [8, 3, 128, 13] {
         let message = [kind, 0, 0, 0, 0, 0, 0, 0];
