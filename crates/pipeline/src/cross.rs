@@ -13,7 +13,6 @@ use carrack_xlat::{
 };
 
 use crate::burst::Meta;
-use crate::plan::{Hop, Line};
 use crate::worker::Worker;
 
 /// Ethernet without tags.
@@ -128,22 +127,14 @@ impl Worker {
     /// RFC 7915 §5.1: the address of an error from IPv6, whose sender has no IPv4 address: of a host behind a prefix the
     /// one it stands for, of the router its own, else the outside address of the session (RFC 6791 §4 says which).
     fn error_source4(&self, meta: &Meta, way: &Way, vrf: VrfId) -> u32 {
-        let own = self.line_of(self.plan.route(vrf, way.remote.ip)).map_or(0, |line| line.address);
+        let own = self.plan.line_behind(self.plan.route(vrf, way.remote.ip)).map_or(0, |line| line.address);
         if meta.own && own != 0 { own } else { way.outside.ip }
     }
 
     /// The address of an error from IPv4: of the router its own, else the one that stands for the sender.
     fn error_source6(&self, meta: &Meta, way: &Way, vrf: VrfId, sender: u32) -> u128 {
-        let own = self.line_of(self.plan.route6(vrf, way.inside6)).map_or(0, |line| line.address6);
+        let own = self.plan.line_behind(self.plan.route6(vrf, way.inside6)).map_or(0, |line| line.address6);
         if meta.own && own != 0 { own } else { way.embed(sender) }
-    }
-
-    /// The interface that a route leads out of.
-    pub(crate) fn line_of<A>(&self, hop: Option<Hop<A>>) -> Option<&Line> {
-        match hop? {
-            Hop::Neighbour { interface, .. } => self.plan.line(interface),
-            Hop::Local | Hop::Drop(_) | Hop::Translate(_) => None,
-        }
     }
 }
 

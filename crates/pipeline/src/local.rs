@@ -154,7 +154,9 @@ impl Worker {
         pool: &mut dyn FramePool,
     ) {
         let Ok(original) = Ipv4View::parse_quoted(packet) else { return };
+        // A packet from IPv6 may have come in where IPv4 has no address at all.
         let source = self.plan.line(about.ingress).map_or(0, |line| line.address);
+        let source = if source == 0 { self.plan.address_in(about.vrf) } else { source };
         // RFC 5508 REQ-10f: errors are rate-limited.
         if source == 0 || !may_cause_error(&original) || !self.buckets.icmp_errors.take(now) {
             return;

@@ -69,12 +69,12 @@ pub struct Line {
     pub mtu: u16,
     /// Own MAC address.
     pub mac: MacAddr,
-    /// First own address, host byte order; 0 when it has none.
+    /// The address that the router speaks with on it, host byte order: its first own, or one of another interface of the
+    /// routing instance; 0 when there is none.
     pub address: u32,
     /// Own IPv6 link-local address, host byte order; 0 when it has no IPv6.
     pub link_local: u128,
-    /// The IPv6 address that the router speaks with on it, host byte order: its first own, or one of another interface
-    /// of the routing instance; 0 when there is none.
+    /// The same of IPv6; never a link-local one.
     pub address6: u128,
     /// Link header.
     pub header: LinkHeader,
@@ -172,6 +172,13 @@ impl<A: Copy + Default + Eq + Hash> Hops<A> {
     }
 }
 
+/// The addresses that the router speaks with, host byte order; 0 without one.
+#[derive(Debug, Clone, Copy, Default)]
+struct Voice {
+    four: u32,
+    six: u128,
+}
+
 /// A snapshot with its lookups.
 #[derive(Debug)]
 pub struct Plan {
@@ -181,6 +188,7 @@ pub struct Plan {
     lines: Vec<Option<Line>>,
     /// By interface, like `lines`.
     commons: Vec<Option<Common>>,
+    voices: Vec<Voice>,
     fibs: Vec<Fib>,
     hops: Vec<Hop>,
     hops6: Vec<Hop<u128>>,
@@ -204,7 +212,8 @@ impl Plan {
                 double: HashMap::new(),
             })
             .collect();
-        let lines = snapshot.interfaces.iter().map(|i| i.as_ref().map(|i| line_of(&snapshot, i))).collect();
+        let voices = voices_of(&snapshot);
+        let lines = snapshot.interfaces.iter().map(|i| i.as_ref().map(|i| line_of(&voices, i))).collect();
         let commons = snapshot.interfaces.iter().map(|i| common_of(&snapshot, i.as_ref()?)).collect();
         let (fibs, hops, hops6) = (Vec::new(), Vec::new(), Vec::new());
         let stateless = whole_prefixes(&snapshot);
@@ -213,6 +222,7 @@ impl Plan {
             ports,
             lines,
             commons,
+            voices,
             fibs,
             hops,
             hops6,
@@ -341,6 +351,18 @@ impl Plan {
         self.lines.get(interface.index())?.as_ref()
     }
 
+    /// An address of the router in a routing instance, host byte order; 0 when it has none there.
+    #[must_use]
+    pub fn address_in(&self, vrf: VrfId) -> u32 {
+        self.voices.get(vrf.index()).map_or(0, |voice| voice.four)
+    }
+
+    /// The same of IPv6.
+    #[must_use]
+    pub fn address6_in(&self, vrf: VrfId) -> u128 {
+        self.voices.get(vrf.index()).map_or(0, |voice| voice.six)
+    }
+
     /// The route to an address.
     #[inline]
     #[must_use]
@@ -416,6 +438,14 @@ impl Plan {
         }
     }
 
+    /// The interface that a route leads out of.
+    pub(crate) fn line_behind<A>(&self, hop: Option<Hop<A>>) -> Option<&Line> {
+        match hop? {
+            Hop::Neighbour { interface, .. } => self.line(interface),
+            Hop::Local | Hop::Drop(_) | Hop::Translate(_) => None,
+        }
+    }
+
     /// Does this hop leave by an outside interface?
     #[must_use]
     pub fn leaves_by(&self, hop: Option<Hop>) -> bool {
@@ -482,9 +512,26 @@ fn common_of(snapshot: &Snapshot, interface: &Interface) -> Option<Common> {
     })
 }
 
-fn line_of(snapshot: &Snapshot, interface: &Interface) -> Line {
-    let first = |i: &Interface| i.ipv6.as_ref().and_then(|v6| v6.addresses.first()).map(|(own, _)| *own);
-    let others = snapshot.interfaces.iter().flatten().filter(|other| other.vrf == interface.vrf);
+/// What an interface says, and what those without addresses say in its place.
+fn voice_of(interface: &Interface, others: Voice) -> Voice {
+    let four = interface.addresses.first().map(|(own, _)| *own);
+    let six = interface.ipv6.as_ref().and_then(|v6| v6.addresses.first()).map(|(own, _)| *own);
+    Voice { four: four.unwrap_or(others.four), six: six.unwrap_or(others.six) }
+}
+
+/// What the router says in each routing instance: the first interface that has an address.
+fn voices_of(snapshot: &Snapshot) -> Vec<Voice> {
+    let mut all = vec![Voice::default(); snapshot.vrfs.len()];
+    for interface in snapshot.interfaces.iter().flatten().rev() {
+        if let Some(voice) = all.get_mut(interface.vrf.index()) {
+            *voice = voice_of(interface, *voice);
+        }
+    }
+    all
+}
+
+fn line_of(voices: &[Voice], interface: &Interface) -> Line {
+    let voice = voice_of(interface, voices.get(interface.vrf.index()).copied().unwrap_or_default());
     Line {
         port: interface.port,
         vrf: interface.vrf,
@@ -494,9 +541,9 @@ fn line_of(snapshot: &Snapshot, interface: &Interface) -> Line {
         icmp_errors: interface.icmp_errors,
         mtu: interface.mtu,
         mac: interface.mac,
-        address: interface.addresses.first().map_or(0, |(address, _)| *address),
+        address: voice.four,
         link_local: interface.ipv6.as_ref().map_or(0, |v6| v6.link_local),
-        address6: first(interface).or_else(|| others.into_iter().find_map(first)).unwrap_or(0),
+        address6: voice.six,
         header: header_of(interface),
     }
 }

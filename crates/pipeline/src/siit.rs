@@ -3,18 +3,18 @@
 //! A packet from IPv6 whose IPv4 destination an IPv6 host has is so led back to the translator at once: the hairpinning
 //! of RFC 7757 §4.2.2. Its hop limit is decremented once, when it is sent.
 
-use carrack_base::{Family, Now, Reason};
+use carrack_base::{Family, Now, Reason, VrfId};
 use carrack_frame::{Frame, FramePool};
 use carrack_nat::Kind;
 use carrack_wire::ipv4::Ipv4View;
 use carrack_wire::ipv6::{HEADER_LEN, Ipv6View};
 use carrack_xlat::ROOM;
-use carrack_xlat::siit::{Denied, Dice, Siit};
+use carrack_xlat::siit::{Around, Denied, Dice, Siit};
 
 use crate::burst::Meta;
 use crate::cross::{Link, became, reason_of};
 use crate::forward::Refused;
-use crate::plan::{Hop, Plan};
+use crate::plan::Plan;
 use crate::snapshot::Side;
 use crate::worker::Worker;
 
@@ -98,8 +98,7 @@ fn translate_to_v4(
     let room = wanted.saturating_sub(l3).min(frame.headroom());
     frame.prepend(room);
     let vrf = meta.vrf;
-    let mtu = |destination| mtu_of(plan, plan.route(vrf, destination));
-    match siit.to_v4(frame.bytes_mut(), l3 + room, &found, dice, mtu) {
+    match siit.to_v4(frame.bytes_mut(), l3 + room, &found, dice, &Links { plan, vrf, own: meta.own }) {
         Ok((moved, _)) => {
             became(frame, meta, Family::V4, moved, &link)?;
             meta.enter(frame.bytes(), vrf);
@@ -119,9 +118,7 @@ fn translate_to_v6(plan: &Plan, frame: &mut Frame, meta: &mut Meta, siit: &Siit)
     frame.truncate(l3 + len);
     let room = ROOM.saturating_sub(l3);
     frame.prepend(room).ok_or(Reason::FrameHeadroom)?;
-    let vrf = meta.vrf;
-    let mtu = |destination| mtu_of(plan, plan.route6(vrf, destination));
-    match siit.to_v6(frame.bytes_mut(), l3 + room, mtu) {
+    match siit.to_v6(frame.bytes_mut(), l3 + room, &Links { plan, vrf: meta.vrf, own: meta.own }) {
         Ok((moved, destination)) => {
             let packet = frame.bytes().get(moved.start..).unwrap_or(&[]);
             let source = Ipv6View::parse_quoted(packet).map_or(0, |packet| packet.src());
@@ -136,11 +133,33 @@ fn translate_to_v6(plan: &Plan, frame: &mut Frame, meta: &mut Meta, siit: &Siit)
     }
 }
 
-/// What the link of a route takes.
-fn mtu_of<A>(plan: &Plan, hop: Option<Hop<A>>) -> u16 {
-    match hop {
-        Some(Hop::Neighbour { interface, .. }) => plan.line(interface).map_or(u16::MAX, |line| line.mtu),
-        _ => u16::MAX,
+/// The links of a routing instance, and whether the packet is the router's own.
+struct Links<'a> {
+    plan: &'a Plan,
+    vrf: VrfId,
+    own: bool,
+}
+
+impl Around for Links<'_> {
+    fn mtu4(&self, to: u32) -> u16 {
+        self.plan.line_behind(self.plan.route(self.vrf, to)).map_or(u16::MAX, |line| line.mtu)
+    }
+
+    fn mtu6(&self, to: u128) -> u16 {
+        self.plan.line_behind(self.plan.route6(self.vrf, to)).map_or(u16::MAX, |line| line.mtu)
+    }
+
+    fn own4(&self, to: u32) -> Option<u32> {
+        let line = self.plan.line_behind(self.plan.route(self.vrf, to));
+        // Hairpinned, the error leaves by no interface yet.
+        let own = line.map_or_else(|| self.plan.address_in(self.vrf), |line| line.address);
+        (self.own && own != 0).then_some(own)
+    }
+
+    fn own6(&self, to: u128) -> Option<u128> {
+        let line = self.plan.line_behind(self.plan.route6(self.vrf, to));
+        let own = line.map_or_else(|| self.plan.address6_in(self.vrf), |line| line.address6);
+        (self.own && own != 0).then_some(own)
     }
 }
 

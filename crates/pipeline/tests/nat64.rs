@@ -132,6 +132,41 @@ fn too_big_is_told_in_the_senders_version() {
     assert_eq!(l4[8 + 12..8 + 24], long[14 + 12..14 + 24], "addresses and ports as the server knows them");
 }
 
+/// The same where the hosts' side has no IPv4 address, in a routing instance of its own too: the router speaks from an
+/// address of where the packet had come to.
+#[test]
+fn a_host_with_ipv6_alone_is_told_what_went_wrong_behind_the_translator() {
+    for vrf in [0, 1] {
+        let mut world = world6_with(|s| {
+            serve_six(s);
+            only_six_inside(s);
+            on(s, IF_OUT, |i| i.mtu = 1_300);
+            on(s, IF_IN, |i| i.vrf = VrfId(vrf));
+            nat(s, |i| i.inside_vrf = VrfId(vrf));
+            s.routes6.iter_mut().filter(|r| r.next_hop == NextHop::Connected(IfIndex(IF_IN))).for_each(|r| {
+                r.vrf = VrfId(vrf);
+            });
+            s.routes.push(route(0, "203.0.113.0/24", NextHop::Connected(IfIndex(IF_OUT))));
+        });
+        world.know(IF_OUT, SERVER);
+        let data = [1; 1_340];
+        let long = packet6(IN, A, SERVER6).tcp(1_000, 80, flag::SYN).payload(&data).build();
+        let answer = world.send_dropped(IN, &long, Reason::FragmentationNeeded);
+        assert_eq!(answer.len(), 1, "vrf {vrf}");
+        let (kind, code, mtu, quoted) = answer[0].error6();
+        assert_eq!((kind, code, mtu), (2, 0, 1_320));
+        assert_eq!(quoted[8..44], long[14 + 8..14 + 44], "the packet as its sender knows it");
+        assert_eq!(answer[0].addresses6().1, A);
+        let silent = packet6(IN, A, "2001:db8:64::203.0.113.99").udp(1_000, 53).build();
+        assert!(world.send(IN, &silent).is_empty());
+        let answer = world.wait_ms(4_000);
+        assert_eq!(world.new_drops(), [(Reason::NeighbourUnresolved, 1)]);
+        assert_eq!(answer.len(), 1, "vrf {vrf}");
+        let (kind, code, _, quoted) = answer[0].error6();
+        assert_eq!((kind, code, &quoted[8..40]), (1, 0, &silent[14 + 8..14 + 40]));
+    }
+}
+
 /// What an operator looks at has a link header of the version that the packet has by then.
 #[test]
 fn traces_and_captures_show_the_packet_as_it_has_become() {

@@ -309,3 +309,88 @@ fn ipv4_host_goes_out_by_its_own_ipv6_address_and_gets_its_answer() {
     assert_eq!((got.port, got.addresses()), (OUT, ("9.9.9.9".into(), SERVER.into())));
     assert_eq!(world.sessions(), 0);
 }
+
+/// What an ICMPv6 error says, who from and who to, and whom the packet in it was for.
+#[track_caller]
+fn told6(sent: &[Sent]) -> ((u8, u8, u32), (String, String), String) {
+    let [answer] = sent else { panic!("{sent:?}") };
+    let (kind, code, word, quoted) = answer.error6();
+    let quoted = Ipv6View::parse_quoted(quoted).unwrap();
+    assert_eq!(quoted.src_addr().to_string(), answer.addresses6().1, "about a packet of its receiver");
+    ((kind, code, word), answer.addresses6(), quoted.dst_addr().to_string())
+}
+
+/// What goes wrong once the packet is IPv4 is told also where the host's link has no IPv4 address; the router speaks
+/// from another of its addresses there.
+#[test]
+fn host_with_ipv6_alone_is_told_what_went_wrong_behind_the_translator() {
+    const NOWHERE: &str = "2001:db8:64::909:909";
+    const FORBIDDEN: &str = "2001:db8:64::808:808";
+    const SILENT: &str = "2001:db8:64::c633:6463";
+    let mut world = siit_world_with(|s| {
+        only_six_inside(s);
+        s.routes.retain(|route| !route.prefix.is_default());
+        s.routes.push(route(0, "8.8.8.8/32", NextHop::Prohibit));
+    });
+    let from = ("2001:db8:64::c633:6401".to_owned(), A.to_owned());
+    let to = |dst: &str| packet6(IN, A, dst).udp(1, 2).build();
+    let sent = world.send_dropped(IN, &to(NOWHERE), Reason::NoRoute);
+    assert_eq!(told6(&sent), ((1, 0, 0), from.clone(), NOWHERE.into()));
+    let sent = world.send_dropped(IN, &to(FORBIDDEN), Reason::RouteProhibit);
+    assert_eq!(told6(&sent), ((1, 1, 0), from.clone(), FORBIDDEN.into()));
+    assert!(world.send(IN, &to(SILENT)).is_empty());
+    let sent = world.wait_ms(4_000);
+    assert_eq!(world.new_drops(), [(Reason::NeighbourUnresolved, 1)]);
+    assert_eq!(told6(&sent), ((1, 0, 0), from, SILENT.into()));
+}
+
+/// RFC 7757 §4.2.2, RFC 7915 §4.1: a hairpinned packet that the second host's link does not take.
+#[test]
+fn hairpinned_packet_too_big_for_its_second_link_is_told_of() {
+    const FAR: &str = "2001:db8:3::5";
+    let mut world = siit_world_with(|s| {
+        only_six_inside(s);
+        on(s, IF_VLAN, |i| (i.mtu, i.addresses) = (1_400, vec![]));
+        let entry = |v4: &str, v6: &str| Entry { v4: v4.parse().unwrap(), v6: v6.parse().unwrap() };
+        let (near, far) = (entry("198.18.5.0/28", "2001:db8:1::/124"), entry("198.18.6.5", FAR));
+        s.siit[0].translator.eam = EamTable::new(&[near, far]).unwrap();
+        s.routes.push(route(0, "198.18.6.5/32", NextHop::Translate(0)));
+    });
+    let far = "2001:db8:64::c612:605";
+    let frame = packet6(IN, A, far).payload(&[7; 1_400]).udp(1, 2).build();
+    let sent = world.send_dropped(IN, &frame, Reason::FragmentationNeeded);
+    assert_eq!(told6(&sent), ((2, 0, 1_400), ("2001:db8:64::c633:6401".into(), A.into()), far.into()));
+}
+
+/// RFC 7915 §4.4, RFC 6791 §4: without a pool the router's own error comes from its address on the way to IPv4.
+#[test]
+fn ipv4_host_is_told_without_a_pool_of_sources() {
+    let mut world = siit_world_with(|s| {
+        s.siit[0].translator.icmp_sources.clear();
+        let to: Prefix6 = "2001:db8:1::5/128".parse().unwrap();
+        s.routes6.push(Route { vrf: VrfId(0), prefix: to, next_hop: NextHop::Prohibit });
+    });
+    let sent = world.send_dropped(OUT, &from_server(A4).ttl(9).udp(53, 1_000).build(), Reason::RouteProhibit);
+    let [answer] = &sent[..] else { panic!("{sent:?}") };
+    assert_eq!((answer.icmp(), answer.quoted_flow()), ((3, 10), format!("{SERVER}:53>{A4}:1000")));
+    assert_eq!(answer.addresses(), ("198.51.100.1".into(), SERVER.into()));
+    // Somebody else's error still needs one.
+    let about = packet6(IN, SERVER6, A).udp(53, 1_000).build();
+    let error = packet6(IN, "2001:db8:1::77", SERVER6).icmp(1, 4, [0; 4]).payload(&about[14..]).build();
+    world.dropped(IN, &error, Reason::SiitSourceUnmapped);
+}
+
+/// RFC 6052 §3.1: nothing stands for a private address of the router behind the well-known prefix, so it speaks from
+/// its IPv6 address.
+#[test]
+fn router_with_private_ipv4_addresses_tells_hosts_behind_the_well_known_prefix() {
+    let prefixes = vec![NatPrefix::new("64:ff9b::/96".parse().unwrap()).unwrap()];
+    let mut world = world6_with(|s| {
+        add(s, Siit { prefixes, ..translator() });
+        s.routes.push(route(0, "8.8.8.8/32", NextHop::Prohibit));
+    });
+    let sent =
+        world.send_dropped(IN, &packet6(IN, A, "64:ff9b::808:808").udp(1, 2).build(), Reason::RouteProhibit);
+    let told = told6(&sent);
+    assert_eq!(told, ((1, 1, 0), ("2001:db8:1::1".into(), A.into()), "64:ff9b::808:808".into()));
+}

@@ -27,7 +27,7 @@ pub struct Siit {
     /// Explicit address mappings, which go before the prefixes (RFC 7757 §3.3).
     pub eam: EamTable,
     /// Sources of ICMP errors from IPv6 addresses that stand for no IPv4 address (RFC 6791 §3.2); with none, such errors
-    /// are dropped.
+    /// are dropped, but for the router's own.
     pub icmp_sources: Vec<Range4>,
     /// Whether such an error tells its IPv6 source in an extension (RFC 6791 §4).
     pub reveals_source: bool,
@@ -82,6 +82,33 @@ pub struct Dice {
     /// Chooses the source of an ICMP error (RFC 6791 §5).
     pub random: u32,
 }
+
+/// What a translator is told of the network around it; by default nothing.
+pub trait Around {
+    /// Octets of packet that the next hop towards an IPv4 address takes; `u16::MAX` when that is not known.
+    fn mtu4(&self, _to: u32) -> u16 {
+        u16::MAX
+    }
+
+    /// The same towards an IPv6 address.
+    fn mtu6(&self, _to: u128) -> u16 {
+        u16::MAX
+    }
+
+    /// Of an ICMP error that the router itself has made: its own address on the way to an IPv4 address, to speak from
+    /// where nothing stands for the IPv6 address that it spoke from.
+    fn own4(&self, _to: u32) -> Option<u32> {
+        None
+    }
+
+    /// The same on the way to an IPv6 address.
+    fn own6(&self, _to: u128) -> Option<u128> {
+        None
+    }
+}
+
+/// Nothing is known.
+impl Around for () {}
 
 impl Siit {
     /// The IPv4 address that an IPv6 address stands for (both in host order).
@@ -159,8 +186,7 @@ impl Siit {
     }
 
     /// Translates the IPv6 packet in `buffer` from `l3` to its end, whose extension headers are `found`, and gives
-    /// its new place and IPv4 destination. `mtu` tells what the next hop towards an IPv4 address takes. The rest is
-    /// as with [`to_v4()`] and [`error_to_v4`].
+    /// its new place and IPv4 destination. `around` is asked about the way there. The rest is as with [`to_v4()`] and [`error_to_v4`].
     ///
     /// # Errors
     /// [`Denied`]; the packet is as it was then.
@@ -171,21 +197,23 @@ impl Siit {
         l3: usize,
         found: &Extensions,
         dice: Dice,
-        mtu: impl Fn(u32) -> u16,
+        around: &impl Around,
     ) -> Result<(Moved, u32), Denied> {
         let packet = buffer.get(l3..).ok_or(Refused::NoRoom)?;
         let view = Ipv6View::parse_quoted(packet).map_err(|_| Refused::TransportCut)?;
         let dst = self.destination_v4(view.src(), view.dst())?;
-        let mut way =
-            V4Way { src: 0, dst, ports: Ports::KEEP, identification: dice.identification, mtu: mtu(dst) };
+        let (identification, mtu) = (dice.identification, around.mtu4(dst));
+        let mut way = V4Way { src: 0, dst, ports: Ports::KEEP, identification, mtu };
         let src = self.v4_of(view.src());
         if found.protocol == protocol::ICMPV6
             && let Some(icmp) = icmp_error_v6(&view, found)
         {
-            let (src, reveal) = self.error_source(src, view.src(), dice)?;
+            let (src, reveal) = self.error_source(src, view.src(), dice, || around.own4(dst))?;
             way.src = src;
-            let inner = self.inner_v4(&icmp)?;
-            let way = V4ErrorWay { outer: way, inner, mtus: Mtus { v4: way.mtu, v6: u16::MAX }, reveal };
+            let (inner, inner_dst) = self.inner_v4(&icmp)?;
+            // RFC 7915 §5.2: of both next hops, that of the packet in error and that of its sender.
+            let mtus = Mtus { v4: mtu, v6: around.mtu6(inner_dst) };
+            let way = V4ErrorWay { outer: way, inner, mtus, reveal };
             return Ok((error_to_v4(buffer, l3, found, &way, &self.rules)?, dst));
         }
         way.src = source_v4(src)?;
@@ -194,22 +222,17 @@ impl Siit {
         Ok((Moved { start: moved.start + l3, end: moved.end + l3, ..moved }, dst))
     }
 
-    /// Translates the IPv4 packet in `buffer` from `l3` to its end and gives its new place and IPv6 destination. `mtu`
-    /// tells what the next hop towards an IPv6 address takes. The rest is as with [`to_v6()`] and [`error_to_v6`].
+    /// Translates the IPv4 packet in `buffer` from `l3` to its end and gives its new place and IPv6 destination. `around`
+    /// is asked about the way there. The rest is as with [`to_v6()`] and [`error_to_v6`].
     ///
     /// # Errors
     /// [`Denied`]; the packet is as it was then.
     #[inline]
-    pub fn to_v6(
-        &self,
-        buffer: &mut [u8],
-        l3: usize,
-        mtu: impl Fn(u128) -> u16,
-    ) -> Result<(Moved, u128), Denied> {
+    pub fn to_v6(&self, buffer: &mut [u8], l3: usize, around: &impl Around) -> Result<(Moved, u128), Denied> {
         let packet = buffer.get(l3..).ok_or(Refused::NoRoom)?;
         let view = Ipv4View::parse_quoted(packet).map_err(|_| Refused::TransportCut)?;
         let dst = self.v6_of(view.dst()).map_err(denied_destination)?;
-        let outer = V6Way { src: 0, dst, ports: Ports::KEEP, mtu: mtu(dst) };
+        let outer = V6Way { src: 0, dst, ports: Ports::KEEP, mtu: around.mtu6(dst) };
         if view.protocol() == protocol::ICMP
             && let Some(icmp) = icmp_error_v4(&view)
         {
@@ -218,8 +241,11 @@ impl Siit {
             // those who look for the trouble (RFC 7915 §4.1).
             let src =
                 if view.src() == inner_dst { self.v6_of_peer(view.src()) } else { self.v6_of(view.src()) };
-            let outer = V6Way { src: src.map_err(denied_source)?, ..outer };
-            let way = V6ErrorWay { outer, inner, mtus: Mtus { v4: u16::MAX, v6: outer.mtu } };
+            // A private address of the router may not stand behind the well-known prefix (RFC 6052 §3.1).
+            let src = src.or_else(|why| around.own6(dst).ok_or(denied_source(why)))?;
+            // RFC 7915 §4.2: of both next hops, that of the packet in error and that of its sender.
+            let mtus = Mtus { v4: around.mtu4(inner_dst), v6: outer.mtu };
+            let way = V6ErrorWay { outer: V6Way { src, ..outer }, inner, mtus };
             return Ok((error_to_v6(buffer, l3, &way, &self.rules)?, dst));
         }
         let src = self.source_v6(view.src())?;
@@ -232,12 +258,17 @@ impl Siit {
         src: Result<u32, NotEmbedded>,
         real: u128,
         dice: Dice,
+        own: impl Fn() -> Option<u32>,
     ) -> Result<(u32, Option<u128>), Denied> {
-        if let Ok(src) = src {
-            return Ok((src, None));
+        match src {
+            Ok(src) => Ok((src, None)),
+            // RFC 6052 §3.1: no pool speaks for what must be dropped.
+            Err(NotEmbedded::NonGlobal) => Err(Denied::NonGlobal),
+            Err(NotEmbedded::Outside) => {
+                let src = self.pick(dice.random).or_else(own).ok_or(Denied::UnmappedSource)?;
+                Ok((src, self.reveals_source.then_some(real)))
+            }
         }
-        let src = self.pick(dice.random).ok_or(Denied::UnmappedSource)?;
-        Ok((src, self.reveals_source.then_some(real)))
     }
 
     /// One of the sources for ICMP errors.
@@ -253,12 +284,13 @@ impl Siit {
         None
     }
 
-    /// What the packet quoted in an ICMPv6 error was in IPv4.
-    fn inner_v4(&self, icmp: &Icmpv6View<'_>) -> Result<V4Way, Refused> {
+    /// What the packet quoted in an ICMPv6 error was in IPv4, and its IPv6 destination.
+    fn inner_v4(&self, icmp: &Icmpv6View<'_>) -> Result<(V4Way, u128), Refused> {
         let inner = icmp.embedded().map_err(|_| Refused::BadQuotation)?;
         let src = self.v4_of(inner.src()).map_err(|_| Refused::BadQuotation)?;
         let dst = self.v4_of(inner.dst()).map_err(|_| Refused::BadQuotation)?;
-        Ok(V4Way { src, dst, ports: Ports::KEEP, identification: 0, mtu: u16::MAX })
+        let way = V4Way { src, dst, ports: Ports::KEEP, identification: 0, mtu: u16::MAX };
+        Ok((way, inner.dst()))
     }
 
     /// What the packet quoted in an ICMPv4 error was in IPv6, and its IPv4 destination.

@@ -69,6 +69,14 @@ pub fn serve_six(snapshot: &mut Snapshot) {
     });
 }
 
+/// The inside interface has IPv6 alone.
+pub fn only_six_inside(snapshot: &mut Snapshot) {
+    on(snapshot, IF_IN, |i| i.addresses.clear());
+    snapshot.routes.retain(
+        |route| !matches!(route.next_hop, NextHop::Connected(id) | NextHop::Local(id) if id.0 == IF_IN),
+    );
+}
+
 pub fn world6() -> World {
     world6_with(|_| {})
 }

@@ -31,18 +31,54 @@ fn translator() -> Siit {
     }
 }
 
+/// A network whose links take this much, and the router's own addresses in it.
+struct Links {
+    mtu4: u16,
+    mtu6: u16,
+    own4: Option<u32>,
+    own6: Option<u128>,
+}
+
+const WIDE: Links = Links { mtu4: u16::MAX, mtu6: u16::MAX, own4: None, own6: None };
+
+impl Around for Links {
+    fn mtu4(&self, _: u32) -> u16 {
+        self.mtu4
+    }
+
+    fn mtu6(&self, _: u128) -> u16 {
+        self.mtu6
+    }
+
+    fn own4(&self, _: u32) -> Option<u32> {
+        self.own4
+    }
+
+    fn own6(&self, _: u128) -> Option<u128> {
+        self.own6
+    }
+}
+
 fn to_four(siit: &Siit, packet: &[u8]) -> Result<Vec<u8>, Denied> {
+    to_four_among(siit, packet, &())
+}
+
+fn to_four_among(siit: &Siit, packet: &[u8], around: &impl Around) -> Result<Vec<u8>, Denied> {
     let mut buffer = [&[0; ROOM][..], packet].concat();
     let found = Ipv6View::parse(packet).unwrap().extensions().unwrap();
-    let (moved, dst) = siit.to_v4(&mut buffer, ROOM, &found, DICE, |_| u16::MAX)?;
+    let (moved, dst) = siit.to_v4(&mut buffer, ROOM, &found, DICE, around)?;
     let packet = buffer[moved.start..moved.end].to_vec();
     assert_eq!(Ipv4View::parse(&packet).unwrap().dst(), dst);
     Ok(packet)
 }
 
 fn to_six(siit: &Siit, packet: &[u8]) -> Result<Vec<u8>, Denied> {
+    to_six_among(siit, packet, &())
+}
+
+fn to_six_among(siit: &Siit, packet: &[u8], around: &impl Around) -> Result<Vec<u8>, Denied> {
     let mut buffer = [&[0; ROOM][..], packet].concat();
-    let (moved, dst) = siit.to_v6(&mut buffer, ROOM, |_| u16::MAX)?;
+    let (moved, dst) = siit.to_v6(&mut buffer, ROOM, around)?;
     let packet = buffer[moved.start..moved.end].to_vec();
     assert_eq!(Ipv6View::parse(&packet).unwrap().dst(), dst);
     Ok(packet)
@@ -164,4 +200,62 @@ fn error_from_an_illegal_source_is_translated_all_the_same() {
     let about = six("2001:db8:aaaa::", "64:ff9b:1::203.0.113.9").udp(1, 2).build();
     let expected = six("64:ff9b:1::127.0.0.1", "2001:db8:aaaa::").icmp(3, 0, [0; 4]).payload(&about).build();
     assert_eq!(to_six(&siit, &error), Ok(expected));
+}
+
+#[test]
+fn pool_does_not_speak_for_a_source_that_must_be_dropped() {
+    // RFC 6052 §3.1: in an error as well.
+    let prefixes = vec![NatPrefix::new("64:ff9b::/96".parse().unwrap()).unwrap()];
+    let siit = Siit { prefixes, ..translator() };
+    let about = six("64:ff9b::8.8.8.8", "2001:db8:aaaa::").udp(1, 2).build();
+    let error = |src: &str| six(src, "64:ff9b::8.8.8.8").icmp(3, 0, [0; 4]).payload(&about).build();
+    assert_eq!(to_four(&siit, &error("64:ff9b::10.0.0.1")), Err(Denied::NonGlobal));
+    assert_eq!(
+        Ipv4View::parse(&to_four(&siit, &error("2001:db8::77")).unwrap()).unwrap().src(),
+        siit.icmp_sources[0].first
+    );
+}
+
+#[test]
+fn router_speaks_from_its_own_address_where_nothing_stands_for_it() {
+    // RFC 7915 §4.4, §5.4, RFC 6791 §4: the interface address of the translator.
+    let wkp = || vec![NatPrefix::new("64:ff9b::/96".parse().unwrap()).unwrap()];
+    let links = Links { own4: Some(v4("198.51.100.200")), own6: Some(v6("2001:db8::200")), ..WIDE };
+    let without = Siit { icmp_sources: vec![], ..translator() };
+    let about = six("64:ff9b:1::203.0.113.9", "2001:db8:aaaa::").udp(1, 2).build();
+    let error = six("2001:db8::77", "64:ff9b:1::203.0.113.9").icmp(3, 0, [0; 4]).payload(&about).build();
+    let source = |siit: &Siit| {
+        let packet = to_four_among(siit, &error, &links).unwrap();
+        Ipv4View::parse(&packet).unwrap().src_addr().to_string()
+    };
+    assert_eq!(source(&without), "198.51.100.200");
+    assert_eq!(source(&translator()), "198.51.100.1", "a pool goes before");
+    let private = Siit { prefixes: wkp(), ..translator() };
+    let about = four("192.0.2.1", "8.8.8.8").udp(1, 2).build();
+    let error = four("10.0.0.1", "192.0.2.1").icmp(11, 0, [0; 4]).payload(&about).build();
+    assert_eq!(to_six(&private, &error), Err(Denied::NonGlobal));
+    let packet = to_six_among(&private, &error, &links).unwrap();
+    assert_eq!(Ipv6View::parse(&packet).unwrap().src(), v6("2001:db8::200"));
+}
+
+#[test]
+fn mtu_told_is_the_least_of_what_was_said_and_of_both_next_hops() {
+    // RFC 7915 §4.2, §5.2
+    let siit = translator();
+    let about = four("192.0.2.1", "203.0.113.9").udp(1, 2).build();
+    let error = four("203.0.113.77", "192.0.2.1").icmp(3, 4, [0, 0, 0x05, 0xdc]).payload(&about).build();
+    for (mtu4, mtu6, told) in [(9_000, 9_000, 1_520), (9_000, 1_400, 1_400), (1_450, 9_000, 1_470)] {
+        let packet = to_six_among(&siit, &error, &Links { mtu4, mtu6, ..WIDE }).unwrap();
+        assert_eq!(Icmpv6View::parse(Ipv6View::parse(&packet).unwrap().payload()).unwrap().mtu(), told);
+    }
+    let about = six("64:ff9b:1::203.0.113.9", "2001:db8:aaaa::").udp(1, 2).build();
+    let error = six("2001:db8::77", "64:ff9b:1::203.0.113.9").icmp(2, 0, [0, 0, 0x05, 0xdc]).payload(&about);
+    let error = error.build();
+    for (mtu4, mtu6, told) in [(9_000, 9_000, 1_480), (1_300, 9_000, 1_300), (9_000, 1_450, 1_430)] {
+        let packet = to_four_among(&siit, &error, &Links { mtu4, mtu6, ..WIDE }).unwrap();
+        assert_eq!(
+            Icmpv4View::parse(Ipv4View::parse(&packet).unwrap().payload()).unwrap().next_hop_mtu(),
+            told
+        );
+    }
 }
