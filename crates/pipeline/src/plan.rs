@@ -5,12 +5,13 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use carrack_base::{Family, IfIndex, PortId, Prefix6, Reason, VrfId};
-use carrack_nat::Direction;
+use carrack_nat::{Direction, Directory};
 use carrack_tables::{Lpm4, Lpm4Builder, Lpm6, Lpm6Builder};
 use carrack_wire::ethernet::{MacAddr, ethertype};
 use carrack_wire::vlan::is_tag;
 use carrack_xlat::NatPrefix;
 
+use crate::burst::Meta;
 use crate::parse::common_link;
 use crate::snapshot::{IcmpErrors, Interface, Ipv6Interface, NextHop, Side, Snapshot, Vlan};
 
@@ -379,6 +380,18 @@ impl Plan {
         }
     }
 
+    /// Does a route lead this IPv4 packet, as it came in, to a stateless translator before any NAT has a say? The express
+    /// lane knows by the same.
+    pub(crate) fn is_stateless(&self, directory: &Directory, meta: &Meta) -> bool {
+        let (vrf, dst) = (meta.vrf, meta.flow.dst);
+        let is_of_nat = || match meta.direction {
+            Some(Direction::Out) => has_nat(&self.snapshot, vrf),
+            Some(Direction::In) => directory.outside(vrf, dst).is_some(),
+            None => false,
+        };
+        meta.family == Family::V4 && self.translator_behind(vrf, dst).is_some() && !is_of_nat()
+    }
+
     /// The stateless translator of an IPv6 destination, where a look at its prefix is enough to know.
     #[inline(always)]
     pub(crate) fn translator_of(&self, vrf: VrfId, destination: u128) -> Option<u16> {
@@ -491,18 +504,23 @@ fn whole_prefixes(snapshot: &Snapshot) -> Vec<(VrfId, NatPrefix, u16)> {
     all.filter(|(vrf, prefix, number)| is_whole(*vrf, prefix.prefix(), *number)).collect()
 }
 
+/// Is there a NAT for what is inside in this routing instance?
+fn has_nat(snapshot: &Snapshot, vrf: VrfId) -> bool {
+    snapshot.nat.instances.iter().any(|instance| instance.inside_vrf == vrf)
+}
+
 fn common_of(snapshot: &Snapshot, interface: &Interface) -> Option<Common> {
     let (mac, header) = (interface.mac.0, header_of(interface));
     let link = |family| common_link(interface.mac, &header, family);
     let crosses = snapshot.nat.instances.iter().any(|instance| instance.nat64.is_some());
     let stateless = snapshot.siit.iter().any(|siit| siit.vrf == interface.vrf);
-    let is_guarded = snapshot.nat.instances.iter().any(|instance| instance.inside_vrf == interface.vrf);
     (interface.up && !interface.urpf).then_some(Common {
         link: link(Family::V4),
         link6: ((crosses || stateless) && interface.ipv6.is_some()).then(|| link(Family::V6)),
         crosses,
         stateless,
-        stateless_from_four: stateless && (interface.side != Side::Inside || !is_guarded),
+        stateless_from_four: stateless
+            && (interface.side != Side::Inside || !has_nat(snapshot, interface.vrf)),
         tag_bytes: header.len - UNTAGGED,
         mac_tail: u32::from_le_bytes([mac[2], mac[3], mac[4], mac[5]]),
         interface: interface.id,

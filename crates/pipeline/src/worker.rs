@@ -220,7 +220,9 @@ impl Worker {
             }
             *meta = Meta::default();
             let parsed = parse(&plan, port, frame.bytes(), meta).and_then(|parsed| match parsed {
-                Parsed::Ipv4 => check_path(&plan, frame.bytes(), meta).map(|()| parsed),
+                Parsed::Ipv4 => check_path(&plan, frame.bytes(), meta)
+                    .and_then(|()| check_options(&self.nat, &plan, frame.bytes(), meta))
+                    .map(|()| parsed),
                 Parsed::Ipv6 => check_path6(&plan, frame.bytes(), meta)
                     .and_then(|()| admit(&self.nat, &plan, meta))
                     .map(|()| parsed),
@@ -289,8 +291,10 @@ impl Worker {
     /// The fragment stage; free for bursts without fragments.
     fn gather_fragments(&mut self, burst: &mut Burst, now: Now) {
         for at in 0..burst.len {
+            // RFC 7915 §4.1: a stateless translator takes fragments as they come, wherever the others of a datagram are.
             let wanted = burst.meta.get(at).is_some_and(|meta| {
-                meta.is_fragment && !meta.is_home && meta.fate == Fate::Going && meta.direction.is_some()
+                let is_one = meta.is_fragment && !meta.is_home && meta.fate == Fate::Going;
+                is_one && meta.direction.is_some() && !self.plan.is_stateless(self.nat.directory(), meta)
             });
             if wanted {
                 self.gather_fragment(burst, at, now);
@@ -528,7 +532,7 @@ impl Worker {
     }
 }
 
-/// What can be said of a packet before its session is looked for: source routes, TTL, reverse path.
+/// What can be said of a packet before its session is looked for: TTL, reverse path.
 #[inline]
 pub(crate) fn check_path(plan: &Plan, frame: &[u8], meta: &Meta) -> Result<(), Reason> {
     // First: nobody gets an error because somebody else forged his address.
@@ -536,14 +540,23 @@ pub(crate) fn check_path(plan: &Plan, frame: &[u8], meta: &Meta) -> Result<(), R
         return Err(Reason::UrpfFailed);
     }
     let l3 = usize::from(meta.flow.l3);
-    let (version, ttl) = (frame.get(l3).copied().unwrap_or(0), frame.get(l3 + 8).copied().unwrap_or(0));
-    if version != 0x45 && has_source_route(frame, l3) {
-        return Err(Reason::Ipv4SourceRoute);
-    }
+    let ttl = frame.get(l3 + 8).copied().unwrap_or(0);
     // RFC 1812 §5.3.1: not for packets to the router itself. Before the NAT, so that a probe makes no session and its
     // error carries the packet as it was sent.
     if ttl <= 1 && plan.route(meta.vrf, meta.flow.dst) != Some(Hop::Local) {
         return Err(Reason::Ipv4TtlExpired);
+    }
+    Ok(())
+}
+
+/// A source route is refused wherever it leads, but for one that is at its end where a stateless translator takes the
+/// packet and leaves its options out (RFC 7915 §4.1); that one looks for itself.
+#[inline]
+fn check_options(nat: &Nat, plan: &Plan, frame: &[u8], meta: &Meta) -> Result<(), Reason> {
+    let l3 = usize::from(meta.flow.l3);
+    let has_options = frame.get(l3) != Some(&0x45);
+    if has_options && has_source_route(frame, l3) && !plan.is_stateless(nat.directory(), meta) {
+        return Err(Reason::Ipv4SourceRoute);
     }
     Ok(())
 }

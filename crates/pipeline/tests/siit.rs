@@ -394,3 +394,56 @@ fn router_with_private_ipv4_addresses_tells_hosts_behind_the_well_known_prefix()
     let told = told6(&sent);
     assert_eq!(told, ((1, 1, 0), ("2001:db8:1::1".into(), A.into()), "64:ff9b::808:808".into()));
 }
+
+/// RFC 7915 §4.1: fragments are translated each by itself, on the side of a NAT too; none waits for another.
+#[test]
+fn fragment_from_outside_waits_for_none() {
+    for workers in [1, 3] {
+        let mut world = World::new(workers, SIZES, HANDOVER_SLOTS, |s| {
+            add_ipv6(s);
+            add(s, translator());
+        });
+        world.know6(IF_IN, A);
+        for id in 0..8 {
+            let pieces = cut(OUT, SERVER, A4, 17, id, &[7; 48], 16);
+            for at in [2, 1] {
+                let sent = world.pass(OUT, &pieces[at]);
+                assert_eq!(sent.addresses6(), (SERVER6.into(), A.into()));
+                assert_eq!(usize::from(sent.ip6().extensions().unwrap().fragment.unwrap().offset), at * 16);
+            }
+        }
+        assert_eq!(world.held(), 0);
+    }
+}
+
+/// The same from inside where no NAT serves the routing instance; where one does, it has its say first.
+#[test]
+fn fragment_from_inside_waits_where_there_is_a_nat_alone() {
+    for has_nat in [false, true] {
+        let mut world = siit_world_with(|s| {
+            let mut policy = (*s.nat).clone();
+            policy.instances.retain(|_| has_nat);
+            s.nat = std::sync::Arc::new(policy);
+        });
+        let pieces = cut(IN, "10.0.0.5", B4, 17, 9, &[7; 32], 16);
+        assert_eq!(world.send(IN, &pieces[1]).len(), usize::from(!has_nat));
+        assert_eq!(world.held(), u64::from(has_nat));
+    }
+}
+
+/// RFC 7915 §4.1: an IPv4 source route is answered where it goes on, and left out at its end.
+#[test]
+fn source_route_at_its_end_is_left_out() {
+    let mut world = siit_world();
+    let route = |pointer: u8| [131, 7, pointer, 1, 2, 3, 4, 0];
+    let got = world.pass(OUT, &from_server(A4).ip_options(&route(8)).udp(1, 2).build());
+    assert_eq!(got.addresses6(), (SERVER6.into(), A.into()));
+    let frame = from_server(A4).ip_options(&route(4)).udp(1, 2).build();
+    let sent = world.send_dropped(OUT, &frame, Reason::Ipv4SourceRoute);
+    assert_eq!(sent.first().map(Sent::icmp), Some((3, 5)));
+    // Where no translator leaves it out it is refused as ever.
+    let frame = packet(IN, "10.0.0.5", SERVER).ip_options(&route(8)).udp(1, 2).build();
+    world.send_dropped(IN, &frame, Reason::Ipv4SourceRoute);
+    let frame = packet(OUT, SERVER, POOL).ip_options(&route(8)).udp(1, 2).build();
+    world.send_dropped(OUT, &frame, Reason::Ipv4SourceRoute);
+}
