@@ -82,6 +82,7 @@ impl Worker {
         };
         let (interface, gateway) = match hop {
             Hop::Neighbour { interface, gateway } => (interface, gateway),
+            Hop::Local if meta.translations != 0 => return self.local_across(plan, frame, meta, now, pool),
             Hop::Local => return self.local(frame, meta, now),
             Hop::Drop(reason) => return Err((frame, reason)),
             Hop::Translate(number) => return self.translate_stateless(plan, frame, meta, number, now, pool),
@@ -137,6 +138,9 @@ impl Worker {
     ) -> Result<(), Refused> {
         let (interface, next) = match self.way6(plan, meta) {
             Ok(Way6::Neighbour(interface, next)) => (interface, next),
+            Ok(Way6::Local) if meta.translations != 0 => {
+                return self.local_across(plan, frame, meta, now, pool);
+            }
             Ok(Way6::Local) => return self.local6(frame, meta, now),
             Ok(Way6::Translate(number)) => {
                 return self.translate_stateless(plan, frame, meta, number, now, pool);

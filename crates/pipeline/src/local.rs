@@ -16,7 +16,7 @@ use crate::stats::Stage;
 use crate::worker::Worker;
 
 /// TTL of the router's own packets.
-const OWN_TTL: u8 = 64;
+pub(crate) const OWN_TTL: u8 = 64;
 /// Longest ICMP error (RFC 1812 §4.3.2.3).
 const ERROR_BYTES_MAX: usize = 576;
 /// UDP port of the server of port control (RFC 6887 §19.1).
@@ -32,8 +32,7 @@ impl Worker {
             self.dead.push(frame);
             return Ok(());
         }
-        // RFC 1812 §5.3.7: nobody else has our address; an answer would go round for ever.
-        if self.plan.route(meta.flow.vrf, meta.flow.src) == Some(Hop::Local) {
+        if self.is_own(meta) {
             return Err((frame, Reason::Ipv4SourceInvalid));
         }
         if self.is_port_control(meta) {
@@ -55,6 +54,12 @@ impl Worker {
             return Err((frame, policed));
         }
         self.punt(frame, meta, now)
+    }
+
+    /// Is the source an address of the router? RFC 1812 §5.3.7: nobody else has our address; an answer would go round for
+    /// ever.
+    pub(crate) fn is_own(&self, meta: &Meta) -> bool {
+        self.plan.route(meta.flow.vrf, meta.flow.src) == Some(Hop::Local)
     }
 
     /// Is it a request of port control that is taken there? RFC 6887 §8.2: from inside alone.

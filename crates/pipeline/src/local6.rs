@@ -32,7 +32,7 @@ impl Worker {
         let class = (meta.flow.proto == Proto::Icmp && meta.flow.kind != Kind::LaterFragment)
             .then(|| class_of(meta.flow.bits));
         // Who has our address is found out by neighbour discovery; any other packet from it is a lie.
-        if class != Some(Class::NeighbourDiscovery) && self.is_own(meta) {
+        if class != Some(Class::NeighbourDiscovery) && self.is_own6(meta) {
             return Err((frame, Reason::Ipv6SourceInvalid));
         }
         if self.is_port_control(meta) {
@@ -61,7 +61,7 @@ impl Worker {
     }
 
     /// Is the source an address of the router?
-    fn is_own(&self, meta: &Meta) -> bool {
+    pub(crate) fn is_own6(&self, meta: &Meta) -> bool {
         let src = meta.flow.src6;
         let here = self.plan.line(meta.ingress).is_some_and(|line| line.link_local == src);
         here || self.plan.route6(meta.flow.vrf, src) == Some(Hop::Local)

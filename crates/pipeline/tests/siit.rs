@@ -431,6 +431,46 @@ fn fragment_from_inside_waits_where_there_is_a_nat_alone() {
     }
 }
 
+/// The router's own addresses are behind the translator too: an echo comes back by it, and nothing goes up to the host,
+/// which would answer in the wrong version.
+#[test]
+fn echo_to_the_router_through_the_translator_comes_back_through_it() {
+    const ROUTER4: &str = "198.18.6.1";
+    let mut world = siit_world_with(|s| {
+        let entry = |v4: &str, v6: &str| Entry { v4: v4.parse().unwrap(), v6: v6.parse().unwrap() };
+        let (hosts, own) = (entry("198.18.5.0/28", "2001:db8:1::/124"), entry(ROUTER4, "2001:db8:2::1"));
+        s.siit[0].translator.eam = EamTable::new(&[hosts, own]).unwrap();
+        s.routes.push(route(0, "198.18.6.1/32", NextHop::Translate(0)));
+    });
+    let router6 = "2001:db8:64::c633:6401";
+    let got = world.pass(IN, &packet6(IN, A, router6).ttl(9).echo_request(7, 1).build());
+    assert_eq!((got.port, got.to, got.addresses6()), (IN, mac6(A).0, (router6.into(), A.into())));
+    assert_eq!((got.ip6().payload()[0], got.ip6().hop_limit()), (129, 64));
+    assert!(got.ip6().payload().ends_with(PAYLOAD));
+    // The mirror: an address of IPv6 hosts that is the router's own. May be cut, and so comes behind a fragment header.
+    for len in [20, 1_400] {
+        let data = vec![7; len];
+        let got = world.pass(OUT, &from_server(ROUTER4).ttl(9).echo_request(7, 1).payload(&data).build());
+        assert_eq!((got.port, got.addresses()), (OUT, (ROUTER4.into(), SERVER.into())));
+        assert_eq!((got.icmp(), got.ip().ttl()), ((0, 0), 64));
+        assert!(got.l4().ends_with(&data));
+    }
+    // There and back before it arrives.
+    let hairpin = packet6(IN, A, "2001:db8:64::c612:601").echo_request(7, 1).build();
+    let got = world.pass(IN, &hairpin);
+    assert_eq!((got.ip6().payload()[0], got.addresses6().1), (129, A.into()));
+    // Anything else finds no service, and whoever asked is told where he may be.
+    let frame = packet6(IN, A, router6).udp(5_351, 5_351).build();
+    let sent = world.send_dropped(IN, &frame, Reason::LocalNoService);
+    assert_eq!(told6(&sent).0, (1, 4, 0));
+    world.send_dropped(IN, &packet6(IN, A, router6).echo_reply(7, 1).build(), Reason::LocalNoService);
+    world.send_dropped(OUT, &from_server(ROUTER4).tcp(1, 22, flag::SYN).build(), Reason::LocalNoService);
+    let mut broken = packet6(IN, A, router6).echo_request(7, 1).build();
+    *broken.last_mut().unwrap() ^= 1;
+    world.dropped(IN, &broken, Reason::IcmpBadChecksum);
+    assert!(world.punts.is_empty(), "{:?}", world.punts);
+}
+
 /// RFC 7915 §4.1: an IPv4 source route is answered where it goes on, and left out at its end.
 #[test]
 fn source_route_at_its_end_is_left_out() {

@@ -365,6 +365,12 @@ impl<'a> Ipv4Mut<'a> {
         put32(self.head, 16, address);
     }
 
+    /// Sets the time to live; the checksum is the caller's.
+    #[inline(always)]
+    pub fn set_ttl(&mut self, ttl: u8) {
+        self.head[8] = ttl;
+    }
+
     /// Sets the source address, updates the header checksum and returns the change, which the transport
     /// checksum needs too because of the pseudo-header.
     #[inline(always)]
