@@ -149,7 +149,7 @@ reasons! {
     Ipv6Jumbogram, "ipv6-jumbogram", Warning, Silent, "A jumbogram (RFC 2675), which no link here carries.";
     Ipv6ExtensionInvalid, "ipv6-extension-invalid", Warning, Silent, "An extension header is truncated, misplaced or doubled (RFC 8200 §4.1).";
     Ipv6ExtensionLimit, "ipv6-extension-limit", Warning, Silent, "More extension headers than are walked: at most 8 of at most 512 bytes.";
-    Ipv6RoutingHeader, "ipv6-routing-header", Warning, Silent, "A routing header of type 0 that is not at its end (RFC 5095 §3).";
+    Ipv6RoutingHeader, "ipv6-routing-header", Warning, ParameterProblem, "A routing header of type 0 that is not at its end (RFC 5095 §3).";
     Ipv6SourceInvalid, "ipv6-source-invalid", Warning, Silent, "The source address is multicast, loopback, unspecified, IPv4-mapped or the router's own.";
     Ipv6DestinationInvalid, "ipv6-destination-invalid", Info, Silent, "The destination address is unspecified, loopback or IPv4-mapped.";
     Ipv6Scope, "ipv6-scope", Info, BeyondScope, "The source or destination is link-local, so the packet may not leave its link (RFC 4291 §2.5.6).";
@@ -192,7 +192,7 @@ reasons! {
     XlatSegmentsLeft, "xlat-segments-left", Info, ParameterProblem, "A routing header has nodes left to visit, which IPv4 cannot say (RFC 7915 §5.1).";
     XlatExtensionBehindFragment, "xlat-extension-behind-fragment", Info, AdminProhibited, "An extension header follows the fragment header (RFC 7915 §5.1.1).";
     XlatOptionsInvalid, "xlat-options-invalid", Warning, Silent, "IPv4 options that cannot be read, so whether they hold a source route is unknown.";
-    XlatIcmpFragment, "xlat-icmp-fragment", Info, Silent, "A piece of an ICMP message, whose checksum cannot be brought to the other version (RFC 7915 §1.2).";
+    XlatIcmpFragment, "xlat-icmp-fragment", Info, AdminProhibited, "A piece of an ICMP message, whose checksum cannot be brought to the other version (RFC 7915 §1.2).";
     XlatIcmpUntranslatable, "xlat-icmp-untranslatable", Info, Silent, "An ICMP message, or IGMP, without counterpart in the other version (RFC 7915 §4.2, §5.2).";
     XlatUdpZeroChecksum, "xlat-udp-zero-checksum", Info, AdminProhibited, "A fragment of UDP without checksum, for which IPv6 needs one (RFC 7915 §4.5).";
     XlatForeignProtocol, "xlat-foreign-protocol", Warning, AdminProhibited, "A protocol number that means ICMP, or an extension header, in the other version only: copied, it would let the sender forge those.";

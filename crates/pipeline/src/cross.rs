@@ -224,3 +224,50 @@ pub(crate) fn reason_of(refused: Refused, meta: &mut Meta) -> Reason {
         Refused::BadQuotation | Refused::NestedError => Reason::IcmpEmbeddedInvalid,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use carrack_base::IcmpReply;
+    use carrack_wire::{icmpv4, icmpv6};
+    use carrack_xlat::Answer;
+
+    /// RFC 7915 §4.4, §5.4: what the translator would have its sender told is what the row of its reason says.
+    #[test]
+    fn refusals_are_answered_as_the_translator_says() {
+        let refusals = [
+            Refused::TransportCut,
+            Refused::NoRoom,
+            Refused::SegmentsLeft { pointer: 43 },
+            Refused::HeaderBehindFragment,
+            Refused::SourceRoute,
+            Refused::BadOptions,
+            Refused::ForeignProtocolV4,
+            Refused::ForeignProtocolV6,
+            Refused::FragmentedIcmpV4,
+            Refused::IcmpWithoutCounterpart,
+            Refused::OtherFunction,
+            Refused::ZeroUdp,
+            Refused::ZeroUdpFragment,
+            Refused::TooBigForV4 { mtu: 1_280 },
+            Refused::TooBigForV6 { mtu: 1_280 },
+            Refused::BadIcmpChecksum,
+            Refused::BadQuotation,
+            Refused::NestedError,
+        ];
+        for refused in refusals {
+            let row = reason_of(refused, &mut Meta::default()).info();
+            let expected = match refused.answer() {
+                Answer::Silence => IcmpReply::Silent,
+                Answer::Icmpv4(icmpv4::ErrorMessage::Unreachable { code: 5 }) => IcmpReply::SourceRouteFailed,
+                Answer::Icmpv4(icmpv4::ErrorMessage::Unreachable { code: 13 })
+                | Answer::Icmpv6(icmpv6::ErrorMessage::Unreachable { code: 1 }) => IcmpReply::AdminProhibited,
+                Answer::Icmpv4(icmpv4::ErrorMessage::FragmentationNeeded { .. })
+                | Answer::Icmpv6(icmpv6::ErrorMessage::PacketTooBig { .. }) => IcmpReply::FragmentationNeeded,
+                Answer::Icmpv6(icmpv6::ErrorMessage::ParameterProblem { .. }) => IcmpReply::ParameterProblem,
+                other => panic!("{refused}: {other:?}"),
+            };
+            assert_eq!(row.icmp, expected, "{refused}");
+        }
+    }
+}

@@ -154,6 +154,9 @@ fn is_discovery(frame: &Frame, meta: &Meta) -> bool {
 
 impl Worker {
     fn message6_for(&self, meta: &Meta, reason: Reason) -> Option<ErrorMessage> {
+        if meta.flow.proto == Proto::Icmp && is_of_translator(reason) {
+            return None;
+        }
         let code = match (reason.info().icmp, self.nat.exhausted_icmp_six(meta.flow.via)) {
             // RFC 6888 REQ-11b: as the instance says.
             (IcmpReply::NatExhausted, ExhaustedIcmp::HostUnreachable) => unreachable::ADDRESS,
@@ -162,6 +165,19 @@ impl Worker {
         };
         Some(ErrorMessage::Unreachable { code })
     }
+}
+
+/// Does a translator refuse the packet for a reason that RFC 7915 has no answer of its own for? Then the sender of a
+/// message of ICMPv6 hears nothing (RFC 7915 §5.4).
+const fn is_of_translator(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::XlatExtensionBehindFragment
+            | Reason::XlatIcmpFragment
+            | Reason::XlatForeignProtocol
+            | Reason::SiitSourceUnmapped
+            | Reason::SiitDestinationUnmapped
+    )
 }
 
 fn message_for(meta: &Meta, reason: Reason) -> Option<ErrorMessage> {

@@ -47,7 +47,10 @@ pub(crate) fn ipv6(
     meta.flow.ip_proto = found.protocol;
     meta.flow.proto = proto6(found.protocol);
     check_addresses(meta)?;
-    if found.routing.is_some_and(|r| r.kind == ROUTING_TYPE_0 && r.segments_left != 0) {
+    if let Some(routing) = found.routing.filter(|r| r.kind == ROUTING_TYPE_0 && r.segments_left != 0) {
+        // RFC 7915 §5.1: which octet is at fault. At the router itself it is the type (RFC 8200 §4.4).
+        let is_ours = plan.route6(meta.vrf, packet.dst()) == Some(Hop::Local);
+        meta.mtu = routing.segments_left_at() - u16::from(is_ours);
         return Err(Reason::Ipv6RoutingHeader);
     }
     upper_layer(&packet, &found, l3, meta)?;

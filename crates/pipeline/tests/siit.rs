@@ -471,6 +471,21 @@ fn echo_to_the_router_through_the_translator_comes_back_through_it() {
     assert!(world.punts.is_empty(), "{:?}", world.punts);
 }
 
+/// RFC 7915 §4.4, §5.4: a piece of an ICMP message is told of in IPv4; of ICMPv6 nothing is told that the RFC has no
+/// answer of its own for.
+#[test]
+fn ipv4_sender_hears_of_a_fragment_of_icmp_and_no_icmpv6_is_answered() {
+    let mut world = siit_world();
+    world.know6(IF_IN, "2001:db8:1::77");
+    let piece = from_server(A4).fragment(0, true).echo_request(7, 1).payload(&[7; 24]).build();
+    let sent = world.send_dropped(OUT, &piece, Reason::XlatIcmpFragment);
+    assert_eq!(sent.first().map(Sent::icmp), Some((3, 13)));
+    let piece = packet6(IN, A, SERVER6).fragment6(0, true, 1).echo_request(7, 1).payload(&[7; 24]).build();
+    world.dropped(IN, &piece, Reason::XlatIcmpFragment);
+    let unmapped = packet6(IN, "2001:db8:1::77", SERVER6).echo_request(7, 1).build();
+    world.dropped(IN, &unmapped, Reason::SiitSourceUnmapped);
+}
+
 /// RFC 7915 §4.1: an IPv4 source route is answered where it goes on, and left out at its end.
 #[test]
 fn source_route_at_its_end_is_left_out() {
@@ -486,4 +501,16 @@ fn source_route_at_its_end_is_left_out() {
     world.send_dropped(IN, &frame, Reason::Ipv4SourceRoute);
     let frame = packet(OUT, SERVER, POOL).ip_options(&route(8)).udp(1, 2).build();
     world.send_dropped(OUT, &frame, Reason::Ipv4SourceRoute);
+}
+
+/// RFC 7915 §5.1: segments left are told of at their octet, whatever the type of the routing header.
+#[test]
+fn routing_header_with_segments_left_is_told_of_whatever_its_type() {
+    let mut world = siit_world();
+    for (kind, reason) in [(0, Reason::Ipv6RoutingHeader), (4, Reason::XlatSegmentsLeft)] {
+        let routing = [kind, 1, 0, 0, 0, 0];
+        let frame = packet6(IN, A, SERVER6).hop_by_hop(&[]).routing(&routing, 1u128);
+        let sent = world.send_dropped(IN, &frame.udp(1, 2).build(), reason);
+        assert_eq!(told6(&sent).0, (4, 0, 51));
+    }
 }
