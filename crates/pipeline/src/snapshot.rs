@@ -80,7 +80,8 @@ pub struct Interface {
     pub icmp_errors: IcmpErrors,
 }
 
-/// Which ICMP errors the router makes of packets that came in by an interface (RFC 5508 REQ-9, RFC 5382 REQ-4a).
+/// Which ICMP errors the router makes of packets that came in by an interface (RFC 5508 REQ-9, RFC 5382 REQ-4a,
+/// RFC 7915 §4.4, §5.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IcmpErrors {
     /// All that the reasons of drops ask for.
@@ -171,7 +172,7 @@ pub struct Policers {
     pub icmp: Policer,
     /// Anything else to own addresses.
     pub other: Policer,
-    /// ICMP errors that the router itself sends (RFC 1812 §4.3.2.8, RFC 4443 §2.4).
+    /// ICMP errors that the router itself sends (RFC 1812 §4.3.2.8, RFC 4443 §2.4, RFC 7915 §4.4, §5.4).
     pub icmp_errors: Policer,
     /// Requests of port control, all hosts together.
     pub port_control: Policer,

@@ -514,3 +514,53 @@ fn routing_header_with_segments_left_is_told_of_whatever_its_type() {
         assert_eq!(told6(&sent).0, (4, 0, 51));
     }
 }
+
+/// RFC 7915 §4 and §5: packets of a flow leave in the order in which they came, whichever way through the stages each
+/// takes: common ones, without a checksum, with options or extension headers, in one piece of one.
+#[test]
+fn packets_of_a_flow_leave_in_the_order_they_came() {
+    let mut world = siit_world();
+    let datas: Vec<Vec<u8>> = (0..24u8).map(|n| vec![n; 40]).collect();
+    let four = |(n, data): (usize, &Vec<u8>)| {
+        let base = from_server(A4).payload(data);
+        match n % 4 {
+            1 => base.udp_without_checksum(53, 1_000),
+            2 => base.ip_options(&[1, 1, 1, 1]).udp(53, 1_000),
+            _ => base.udp(53, 1_000),
+        }
+        .build()
+    };
+    let six = |(n, data): (usize, &Vec<u8>)| {
+        let base = packet6(IN, A, SERVER6);
+        let base = match n % 4 {
+            1 => base.destination_options(&[]),
+            2 => base.fragment6(0, false, 9),
+            _ => base,
+        };
+        base.udp(1_000, 53).payload(data).build()
+    };
+    let fours: Vec<_> = datas.iter().enumerate().map(four).collect();
+    let sixes: Vec<_> = datas.iter().enumerate().map(six).collect();
+    for (port, frames) in [(OUT, fours), (IN, sixes)] {
+        let sent = world.burst(port, &frames);
+        let last: Vec<u8> = sent.iter().map(|sent| sent.frame[sent.frame.len() - 1]).collect();
+        assert_eq!(last, (0..24).collect::<Vec<u8>>());
+    }
+}
+
+/// RFC 7915 §4.4, §5.4: whether senders are told is configured by interface, and how often by a policer.
+#[test]
+fn senders_are_told_as_configured() {
+    use carrack_pipeline::snapshot::{IcmpErrors, Policer};
+    let from_four = from_server(A4).protocol(60).build();
+    let from_six = packet6(IN, A, SERVER6).protocol(1).build();
+    let mut world = siit_world_with(|s| {
+        on(s, IF_IN, |i| i.icmp_errors = IcmpErrors::None);
+        on(s, IF_OUT, |i| i.icmp_errors = IcmpErrors::PathMtu);
+    });
+    world.dropped(OUT, &from_four, Reason::XlatForeignProtocol);
+    world.dropped(IN, &from_six, Reason::XlatForeignProtocol);
+    let mut world = siit_world_with(|s| s.policers.icmp_errors = Policer { rate_pps: 1, burst: 1 });
+    assert_eq!(world.send_dropped(OUT, &from_four, Reason::XlatForeignProtocol).len(), 1);
+    world.dropped(IN, &from_six, Reason::XlatForeignProtocol);
+}
