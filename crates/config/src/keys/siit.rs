@@ -70,7 +70,7 @@ pub(super) const KEYS: &[KeyInfo] = &[
         InPlace,
         "[\"192.0.2.250-192.0.2.253\"]",
         "IPv4 sources of ICMP errors from IPv6 routers that have no IPv4 address (RFC 6791); without any, such errors are \
-         dropped.",
+         dropped, but for those of this router, which come from its own address.",
     ),
     row(
         (SIIT, "reveal_icmp_source"),
