@@ -147,7 +147,7 @@ impl Host {
                 self.solicited(now, interface, l2, src, target, source);
             }
             NdpMessage::NeighbourAdvertisement { target, .. } if owned(target) => {
-                self.claimed(now, interface, target, l2.src);
+                self.claimed(now, interface, target, l2.src, false);
             }
             NdpMessage::NeighbourAdvertisement { target, solicited, replaces, target_mac, .. } => {
                 let mac = target_mac.unwrap_or(l2.src);
@@ -175,7 +175,7 @@ impl Host {
     ) {
         // RFC 4862 §5.4.3: a probe for an address that we are only checking ourselves is an objection.
         if src == 0 {
-            self.claimed(now, interface, target, l2.src);
+            self.claimed(now, interface, target, l2.src, true);
             return;
         }
         if !self.own6.is_preferred(interface, target) {
@@ -196,8 +196,8 @@ impl Host {
         }
     }
 
-    /// Somebody else has, or is about to take, an address of ours.
-    fn claimed(&mut self, now: Now, interface: IfIndex, target: u128, mac: MacAddr) {
+    /// Somebody else has an address of ours, or (`asks`) is about to take it.
+    fn claimed(&mut self, now: Now, interface: IfIndex, target: u128, mac: MacAddr, asks: bool) {
         self.counters.nd_conflicts += 1;
         let ip = Ipv6Addr::from(target);
         match self.own6.state(interface, target) {
@@ -206,11 +206,16 @@ impl Host {
                 self.events.push_back(HostEvent::AddressDuplicate { interface, ip, mac });
             }
             Some(Use::Preferred) => {
-                if self.may_defend(now, interface) {
+                let may_defend = self.may_defend(now, interface);
+                if may_defend {
                     let ip = ip.into();
                     self.events.push_back(HostEvent::AddressConflict { interface, ip, mac });
                 }
-                self.announce6(interface, target);
+                // RFC 4862 §5.4.3: who asks first is always answered. An owner is contradicted once in a while only: one that
+                // does the same would have the two contradict each other for ever.
+                if asks || may_defend {
+                    self.announce6(interface, target);
+                }
             }
             Some(Use::Duplicate) | None => {}
         }

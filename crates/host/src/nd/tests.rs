@@ -225,6 +225,26 @@ fn an_address_in_use_is_defended() {
     assert_eq!(events(&mut host), [conflict]);
 }
 
+/// Two routers with one address tell each other so once in a while; who asks before he takes it is told each time.
+#[test]
+fn two_defenders_of_an_address_do_not_answer_each_other_for_ever() {
+    let mut host = host(|_| {});
+    let claim = advertisement(OWN, PEER_MAC, false, true);
+    let told: Vec<usize> = (0..3)
+        .map(|_| {
+            hear(&mut host, 2, PEER_MAC, &claim, OWN, ALL_NODES);
+            sent(&mut host).len()
+        })
+        .collect();
+    assert_eq!((told, events(&mut host).len()), (vec![1, 0, 0], 1));
+    for _ in 0..2 {
+        hear(&mut host, 2, PEER_MAC, &solicitation(OWN, None), 0, solicited_node(OWN));
+        assert_eq!(sent(&mut host).len(), 1);
+    }
+    hear(&mut host, 60, PEER_MAC, &claim, OWN, ALL_NODES);
+    assert_eq!(sent(&mut host).len(), 1);
+}
+
 /// RFC 4861 §7.2.4: to the one who asked, as a router, with the MAC address.
 #[test]
 fn a_solicitation_is_answered_and_its_sender_entered_as_stale_then_asked() {
