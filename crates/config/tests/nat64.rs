@@ -115,6 +115,33 @@ fn mistakes_are_named_where_they_are() {
     refused("inside = \"[2001:db8:100::80]:8080\"", "inside = \"2001:db8::1\" #!", "write it like");
 }
 
+/// RFC 6146 §3.5: what comes from a NAT64 prefix is dropped, so neither the router nor a host behind it can be in one.
+#[test]
+fn no_prefix_holds_the_router_or_a_host_that_a_forward_leads_to() {
+    let own = "address = [\"10.0.0.1/24\", \"2001:db8:1::1/64\"]";
+    let with = |base: &str| base.replacen("address = [\"10.0.0.1/24\"]", own, 1);
+    let wide = BASE.replace("\"2001:db8:64::/96\"", "\"2001:db8::/40\"");
+    let _ = config(&wide);
+    let error = |text: &str| Config::from_str("t.toml", text).unwrap_err().remove(0);
+    let why = error(&with(&wide));
+    assert!(why.message.contains("holds 2001:db8:1::1/64, which is interface `lan`"), "{why}");
+    assert!(why.message.contains("(line 6)"), "{why}");
+    let line = |text: &str, words: &str| text.lines().position(|line| line.contains(words)).unwrap() + 1;
+    assert_eq!(why.line, line(&wide, "2001:db8::/40"));
+    // A prefix within a subnet, with the router's own address in it or beside it.
+    let inner = |prefix: &str| with(&BASE.replace("2001:db8:64::/96", prefix));
+    assert!(error(&inner("2001:db8:1::/96")).message.contains("choose another prefix"));
+    let _ = config(&inner("2001:db8:1:0:0:64::/96"));
+    // Of another routing instance.
+    let other = "[[vrf]]\nname = \"mgmt\"\n[[interface]]\nname = \"m\"\ndevice = \"mem:m\"\nside = \"inside\"\n\
+                 vrf = \"mgmt\"\naddress = [\"2001:db8:1::1/64\"]\n";
+    let _ = config(&format!("{other}{wide}"));
+    let forward = BASE.replace("2001:db8:64::/96", "2001:db8:100::/96");
+    let why = error(&forward);
+    assert!(why.message.contains("2001:db8:100::80 is within the NAT64 prefix 2001:db8:100::/96"), "{why}");
+    assert_eq!(why.line, line(&forward, "inside = \"[2001"));
+}
+
 #[test]
 fn two_instances_share_a_prefix_only_with_different_subscribers() {
     let second = |subscribers: &str, mark: &str| {

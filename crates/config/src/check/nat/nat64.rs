@@ -1,11 +1,13 @@
 //! NAT64: prefixes that can hold IPv4 addresses, and no two answers to who translates a packet.
 
+use std::net::IpAddr;
+
 use carrack_base::Prefix6;
 use carrack_nat::nat64::NatPrefix;
 
 use crate::model::{Config, Nat64Config, NatConfig};
 use crate::read::Notes;
-use crate::source::At;
+use crate::source::{At, Severity};
 
 pub(super) fn check(notes: &Notes, config: &Config) {
     let all: Vec<(&NatConfig, &Nat64Config)> =
@@ -15,6 +17,8 @@ pub(super) fn check(notes: &Notes, config: &Config) {
         disjoint(notes, "prefixes", &nat64.prefixes);
         disjoint(notes, "subscribers", &nat64.subscribers);
         subscribers(notes, nat64);
+        own(notes, config, (nat, nat64));
+        forwards(notes, (nat, nat64));
         for (other, theirs) in all.get(..at).unwrap_or(&[]) {
             if other.inside_vrf == nat.inside_vrf {
                 against(notes, (nat, nat64), (other, theirs));
@@ -56,6 +60,41 @@ fn subscribers(notes: &Notes, nat64: &Nat64Config) {
                 "subscribers {prefix} are within the NAT64 prefix {other}; packets from there are dropped (RFC 6146 §3.5); choose another prefix"
             );
             notes.error(prefix.span, message);
+        }
+    }
+}
+
+/// A prefix that stands for IPv4 has no host of this side in it: not the router, not a subnet of its.
+fn own(notes: &Notes, config: &Config, (nat, nat64): (&NatConfig, &Nat64Config)) {
+    let beside = config.interfaces.iter().filter(|interface| interface.vrf == nat.inside_vrf);
+    for (interface, own) in beside.flat_map(|on| on.addresses6.iter().map(move |own| (on, own))) {
+        let subnet = own.subnet;
+        let is_in = |prefix: &&At<Prefix6>| {
+            prefix.contains(own.address)
+                || (prefix.len() <= subnet.len() && prefix.contains(subnet.address()))
+        };
+        for prefix in nat64.prefixes.iter().filter(is_in) {
+            let message = format!(
+                "NAT64 prefix {prefix} holds {own}, which is interface `{}` of vrf `{}` (line {}); packets from there are \
+                 dropped (RFC 6146 §3.5); choose another prefix",
+                interface.name,
+                nat.inside_vrf,
+                config.source.at(Severity::Error, own.span, String::new()).line
+            );
+            notes.error(prefix.span, message);
+        }
+    }
+}
+
+/// Nor does a forward lead into one.
+fn forwards(notes: &Notes, (nat, nat64): (&NatConfig, &Nat64Config)) {
+    for rule in &nat.forwards {
+        let IpAddr::V6(inside) = rule.inside.address else { continue };
+        if let Some(prefix) = nat64.prefixes.iter().find(|prefix| prefix.contains(inside.into())) {
+            let message = format!(
+                "{inside} is within the NAT64 prefix {prefix}, where no host of the inside can be; name the host's own address"
+            );
+            notes.error(rule.inside.span, message);
         }
     }
 }
