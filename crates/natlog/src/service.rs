@@ -31,13 +31,23 @@ struct Inner {
 /// How far the clock may be off its own pace until it counts as set, milliseconds.
 const CLOCK_SET_MS: u64 = 100;
 
+/// Where threads that log run: where they are told to, else beside the control plane, which is placed only later.
+fn cores_of(config: &Config) -> Arc<[usize]> {
+    let (own, control) = (&config.logging.cores, &config.workers.control_cores);
+    if own.is_empty() {
+        control.iter().map(|core| usize::from(*core)).collect()
+    } else {
+        own.iter().map(|core| usize::from(core.value)).collect()
+    }
+}
+
 impl Service {
     /// Starts what the config asks for; the time is milliseconds since 1970.
     ///
     /// # Errors
     /// A sentence that says what to do.
     pub fn start(config: &Config, context: Context, unix_ms: u64) -> Result<Self, String> {
-        let cores: Arc<[usize]> = config.logging.cores.iter().map(|core| usize::from(core.value)).collect();
+        let cores = cores_of(config);
         let inner = Inner {
             host: config.system.name.clone(),
             context: Arc::new(context),
@@ -200,6 +210,8 @@ fn configured(unix_ms: u64, generation: u64) -> Record {
 /// Puts the calling thread where threads that log belong.
 pub(crate) fn place(cores: &[usize]) {
     if let Err(why) = carrack_runtime::place_thread(cores) {
-        tracing::error!("a thread that logs runs anywhere, because {why}; choose others in logging.cores");
+        tracing::error!(
+            "a thread that logs runs anywhere, because {why}; choose others in logging.cores, or in workers.control_cores when that is empty"
+        );
     }
 }

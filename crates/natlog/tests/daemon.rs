@@ -177,3 +177,24 @@ fn first_packet_of_a_subscriber_can_be_traced_back_after_the_daemon_is_gone() {
     assert_eq!(kinds, ["started", "configured", "stopped"]);
     assert!(lines.iter().all(|line| line.split(' ').nth(2) == Some("edge-1")), "{lines:?}");
 }
+
+/// No word on where the threads that log run: beside the control plane, not on a worker's processor.
+#[test]
+fn threads_that_log_are_where_the_control_plane_is_unless_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = config(dir.path(), 9, 9)
+        .replace("cores = [0]\n", "")
+        .replace("[memory]", "[workers]\ncontrol_cores = [0]\n\n[memory]")
+        .replace("\"flows\"", "\"beside-flows\"")
+        .replace("\"text\"", "\"beside-text\"");
+    let (config, _) = Config::from_str("t.toml", &text).unwrap_or_else(|errors| panic!("{}", errors[0]));
+    let compiled = carrack_config::compile(&config, &PortFacts::assumed(&config), None).unwrap();
+    let _service = Service::start(&config, Context::of(&config, &compiled.snapshot), unix_ms()).unwrap();
+    for thread in ["log-beside-flow", "log-beside-text"] {
+        let began = Instant::now();
+        while processors(thread) != "0" {
+            assert!(began.elapsed() < Duration::from_secs(5), "{thread} is on {}", processors(thread));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
