@@ -25,9 +25,10 @@ pub(crate) enum Mode {
 pub(crate) fn config(notes: &Notes, root: &Section<'_>, source: Source) -> Config {
     let system = system::system(&root.section("system"));
     let api = system::api(notes, &root.section("api"), &system);
+    let workers = system::workers(notes, &root.section("workers"));
     Config {
-        workers: system::workers(notes, &root.section("workers")),
-        memory: system::memory(&root.section("memory")),
+        memory: system::memory(notes, &root.section("memory"), workers.count),
+        workers,
         policers: system::policers(&root.section("policers")),
         arp: system::arp(&root.section("arp")),
         fragment_timeout_ms: root.section("fragments").value("timeout_ms"),

@@ -505,3 +505,19 @@ fn unreadable_is_by_gateways_there_are() {
     let line = "[[nat]]\nunreadable = { sipp = \"reset\" } #!\n";
     refuses("[[nat]]\n", line, &["unknown gateway `sipp`", "sip"]);
 }
+
+/// Tables are shared out among the workers: a share that is next to nothing is said, with what to write.
+#[test]
+fn shares_of_many_workers_that_are_too_small_are_told() {
+    let warnings = |memory: &str, workers: u8| {
+        let text = format!("[workers]\ncount = {workers}\n[memory]\n{memory}\n");
+        carrack_config::Config::from_str("t.toml", &text).unwrap_or_else(|errors| panic!("{}", errors[0])).1
+    };
+    let told = warnings("sessions = 1_024\nsubscribers = 16\nhosts = 1_023", 16);
+    assert_eq!(told.iter().map(|warning| warning.line).collect::<Vec<_>>(), [5], "{told:?}");
+    for part in ["leaves each of 16 workers 1;", "at least 1024, or take fewer workers"] {
+        assert!(told[0].message.contains(part), "{}", told[0].message);
+    }
+    assert!(warnings("subscribers = 64", 1).is_empty());
+    assert_eq!(warnings("hosts = 1_008", 16).len(), 1);
+}

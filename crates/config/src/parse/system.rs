@@ -47,7 +47,29 @@ pub(super) fn workers(notes: &Notes, section: &Section<'_>) -> Workers {
     }
 }
 
-pub(super) fn memory(section: &Section<'_>) -> Memory {
+/// Least lines of a table at one worker: who comes to which worker is chance, and of fewer the fullest worker has half as many
+/// again as the others, and refuses while they have room.
+const SHARE_MIN: u32 = 64;
+
+/// A size is shared out among the workers: says when little is left for each.
+fn shares(notes: &Notes, section: &Section<'_>, workers: u8) {
+    for name in ["sessions", "mappings", "subscribers", "hosts"] {
+        let Some(written) = section.written(name) else { continue };
+        let Some(size) = section.get::<u32>(name).map(|size| size.value) else { continue };
+        let share = size.div_ceil(u32::from(workers));
+        if share < SHARE_MIN {
+            let message = format!(
+                "memory.{name} = {size} leaves each of {workers} workers {share}; what comes to a worker beyond its share is \
+                 refused, whatever room others have: write at least {}, or take fewer workers",
+                SHARE_MIN * u32::from(workers)
+            );
+            notes.warning(written, message);
+        }
+    }
+}
+
+pub(super) fn memory(notes: &Notes, section: &Section<'_>, workers: u8) -> Memory {
+    shares(notes, section, workers);
     Memory {
         huge_pages: section.value("huge_pages"),
         dpdk_mb: section.value("dpdk_mb"),
