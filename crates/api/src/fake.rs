@@ -382,6 +382,10 @@ impl Backend for Fake {
         Ok(vec![
             row("sessions", 1_100, 1_048_576, 67_108_864),
             row("session-index", 2_200, 2_330_168, 14_913_080),
+            row("held-syns", 3, 4_096, 589_824),
+            row("fragments", 12, 8_192, 1_048_576),
+            row("held-fragments", 1, 1_024, 262_144),
+            row("neighbours", 40, 16_384, 1_310_720),
         ])
     }
 

@@ -142,7 +142,7 @@ impl Summary {
             memory: MemorySummary {
                 tables_per_worker: budget.tables,
                 ports_per_worker: budget.ports,
-                rest_per_worker: budget.rest,
+                rest_per_worker: budget.beside(),
                 packets: budget.packets,
                 total: budget.total(),
             },

@@ -20,9 +20,10 @@ use crate::engine::{InstanceState, Nat};
 use crate::flow::Inside;
 use crate::line::{FORWARD, Mapping, SIX, Session, Subscriber};
 use crate::mediate::GatewayTables;
+use crate::needs::Needs;
 use crate::ownership::{BlockMap, WorkerGroup};
 use crate::pins::Pins;
-use crate::policy::{Capacity, Filtering, Instance, NatPolicy, Pooling};
+use crate::policy::{Capacity, Instance, NatPolicy, Pooling};
 use crate::pool::ForwardPorts;
 use crate::reconfigure::{
     Built, Fate, Laying, covers, fates, forward_ports, is_forward_of, is_seen_alike, same_ports,
@@ -79,21 +80,13 @@ impl Change {
             });
         }
         // Once reserved they stay: only what the old policy had no need of can be missing.
-        let small = pages.for_small_tables();
-        let by_address =
-            |p: &NatPolicy| p.instances.iter().any(|i| i.filtering.contains(&Filtering::AddressDependent));
-        let permissions =
-            (by_address(&new) && !by_address(old)).then(|| Permissions::new(capacity, small)).transpose()?;
-        let from_six = |p: &NatPolicy| p.instances.iter().any(|i| i.nat64.is_some());
-        let hosts = (from_six(&new) && !from_six(old)).then(|| Hosts::new(capacity, small)).transpose()?;
-        let pins = (new.port_control && !old.port_control)
-            .then(|| Pins::new(capacity.mappings as usize, small))
-            .transpose()?;
-        let reads = |p: &NatPolicy| p.instances.iter().any(|i| !i.gateways.is_empty());
+        let (small, needs) = (pages.for_small_tables(), Needs::of(&new).beyond(Needs::of(old)));
+        let permissions = needs.permissions.then(|| Permissions::new(capacity, small)).transpose()?;
+        let hosts = needs.hosts.then(|| Hosts::new(capacity, small)).transpose()?;
+        let pins = needs.port_control.then(|| Pins::new(capacity.mappings, small)).transpose()?;
         let hasher = KeyedHasher::new(group.seed());
-        let gateways = (reads(&new) && !reads(old))
-            .then(|| GatewayTables::new(capacity.controls, hasher, small))
-            .transpose()?;
+        let gateways =
+            needs.gateways.then(|| GatewayTables::new(capacity.controls, hasher, small)).transpose()?;
         let directory = Directory::new(&new, group);
         let forwards = new.instances.iter().map(forward_ports).collect();
         let retired = Vec::new();

@@ -3,13 +3,13 @@
 
 use carrack_alg::{From, Want};
 use carrack_base::{Now, Reason};
-use carrack_tables::{Arena, ArenaError, Index, KeyedHasher, PagePreference, Slab, SweepPacer};
+use carrack_tables::{Arena, ArenaError, Backing, Index, KeyedHasher, PagePreference, Slab, SweepPacer};
 
 use crate::engine::Nat;
 use crate::flow::{Direction, Flow, Kind};
 use crate::line::{EXPECTED, Mapping, Session};
 use crate::policy::Mapping as MappingBehaviour;
-use crate::row::Endpoint;
+use crate::row::{Endpoint, MemoryRow};
 
 /// Lines looked at in one call at most.
 const SWEEP_LINES_MAX: usize = 1_024;
@@ -56,17 +56,19 @@ pub(crate) struct Expectations {
     awaited_at: usize,
     /// Until when there is any: nothing is looked for later.
     awaited_until_s: u32,
+    backing: Backing,
 }
 
 impl Expectations {
     /// Bytes that so many take.
-    const fn bytes_for(count: usize) -> usize {
+    pub(crate) const fn bytes_for(count: usize) -> usize {
         Slab::<Expectation>::bytes_for(count) + Index::bytes_for(KEYS * count)
     }
 
     pub(crate) fn new(count: usize, hasher: KeyedHasher, pages: PagePreference) -> Result<Self, ArenaError> {
         let mut arena = Arena::new("nat-expectations", Self::bytes_for(count), pages)?;
         Ok(Self {
+            backing: arena.backing(),
             lines: Slab::new(&mut arena, count)?,
             index: Index::new(&mut arena, KEYS * count)?,
             hasher,
@@ -78,9 +80,9 @@ impl Expectations {
         })
     }
 
-    /// Lines, lines in use, bytes.
-    pub(crate) fn memory(&self) -> (usize, usize, usize) {
-        (self.lines.capacity(), self.lines.len(), self.lines.bytes() + self.index.bytes())
+    pub(crate) fn memory(&self) -> MemoryRow {
+        let figures = (self.lines.capacity(), self.lines.len(), self.lines.bytes() + self.index.bytes());
+        MemoryRow::new("gateway-expectations", figures, self.backing)
     }
 
     fn hash(&self, mapping: u32) -> u64 {

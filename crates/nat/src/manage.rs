@@ -158,24 +158,10 @@ impl Nat {
     pub fn memory(&self) -> Vec<MemoryRow> {
         let mut rows = Vec::new();
         self.tables.memory(&mut rows);
-        if let (Some(controls), Some(expectations)) = (&self.controls, &self.expectations) {
-            let pages = crate::pool::page_name(carrack_tables::PageKind::Small);
-            let tables =
-                [("gateway-connections", controls.memory()), ("gateway-expectations", expectations.memory())];
-            for (table, (total, used, bytes)) in tables {
-                rows.push(MemoryRow {
-                    table,
-                    total: total as u64,
-                    used: used as u64,
-                    bytes: bytes as u64,
-                    pages,
-                });
-            }
-        }
-        for state in &self.states {
-            let (total, used, bytes, pages) = state.ports.memory();
-            rows.push(MemoryRow { table: "pool-addresses", total, used, bytes, pages });
-        }
+        rows.push(self.syns.memory());
+        rows.extend(self.controls.iter().map(|controls| controls.memory()));
+        rows.extend(self.expectations.iter().map(|expectations| expectations.memory()));
+        rows.extend(self.states.iter().map(|state| state.ports.memory()));
         rows
     }
 

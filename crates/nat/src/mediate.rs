@@ -6,7 +6,7 @@ use core::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use carrack_alg::stream::{Halves, Passed, Refused, Scratch, Talk};
 use carrack_alg::{Edits, Ends, Ground, Memory, Note, Protocol, Said, Side, Want};
 use carrack_base::{Now, Proto, Reason, VrfId};
-use carrack_tables::{Arena, ArenaError, Index, KeyedHasher, PagePreference, Slab};
+use carrack_tables::{Arena, ArenaError, Backing, Index, KeyedHasher, PagePreference, Slab};
 use carrack_wire::tcp::{self, TcpView, flag};
 
 use crate::engine::Nat;
@@ -14,7 +14,7 @@ use crate::expectations::Expectations;
 use crate::flow::Direction;
 use crate::line::{CONTROL, INBOUND, Session};
 use crate::policy::Unreadable;
-use crate::row::{Endpoint, TcpState};
+use crate::row::{Endpoint, MemoryRow, TcpState};
 
 /// What gateways have seen since start, by [`Protocol`] and [`Note`].
 pub type GatewayCounts = [[u64; Note::ALL.len()]; Protocol::ALL.len()];
@@ -53,18 +53,32 @@ pub(crate) struct Controls {
     counts: GatewayCounts,
     /// Where the search for one to give up goes on.
     hand: u32,
+    backing: Backing,
 }
 
 impl Controls {
+    /// Few connections hold bytes or wait for the acknowledgement of a change at one time.
+    fn halves_for(count: usize) -> u16 {
+        (count / 16).clamp(16, 4_096) as u16
+    }
+
+    const fn arena_bytes(count: usize) -> usize {
+        Slab::<Control>::bytes_for(count) + Index::bytes_for(count)
+    }
+
+    /// Bytes that so many take.
+    fn bytes_for(count: usize) -> usize {
+        Self::arena_bytes(count) + Halves::bytes_for(Self::halves_for(count))
+    }
+
     pub(crate) fn new(count: usize, hasher: KeyedHasher, pages: PagePreference) -> Result<Self, ArenaError> {
-        let bytes = Slab::<Control>::bytes_for(count) + Index::bytes_for(count);
-        let mut arena = Arena::new("nat-controls", bytes, pages)?;
+        let mut arena = Arena::new("nat-controls", Self::arena_bytes(count), pages)?;
         Ok(Self {
+            backing: arena.backing(),
             lines: Slab::new(&mut arena, count)?,
             index: Index::new(&mut arena, count)?,
             hasher,
-            // Few connections hold bytes or wait for the acknowledgement of a change at one time.
-            halves: Halves::new((count / 16).clamp(16, 4_096) as u16),
+            halves: Halves::new(Self::halves_for(count)),
             scratch: Scratch::default(),
             edits: Edits::default(),
             counts: GatewayCounts::default(),
@@ -72,10 +86,10 @@ impl Controls {
         })
     }
 
-    /// Lines, lines in use, bytes.
-    pub(crate) fn memory(&self) -> (usize, usize, usize) {
+    pub(crate) fn memory(&self) -> MemoryRow {
         let halves = Halves::bytes_for(self.halves.total() as u16);
-        (self.lines.capacity(), self.lines.len(), self.lines.bytes() + self.index.bytes() + halves)
+        let bytes = self.lines.bytes() + self.index.bytes() + halves;
+        MemoryRow::new("gateway-connections", (self.lines.capacity(), self.lines.len(), bytes), self.backing)
     }
 
     fn hash(&self, session: u32) -> u64 {
@@ -410,6 +424,12 @@ pub(crate) struct GatewayTables {
 }
 
 impl GatewayTables {
+    /// Bytes that so many of each take.
+    pub(crate) fn bytes_for(count: u32) -> usize {
+        let count = count.max(1) as usize;
+        Expectations::bytes_for(count) + Controls::bytes_for(count)
+    }
+
     /// So many of each.
     pub(crate) fn new(count: u32, hasher: KeyedHasher, pages: PagePreference) -> Result<Self, ArenaError> {
         let count = count.max(1) as usize;

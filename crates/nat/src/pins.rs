@@ -1,8 +1,9 @@
 //! What hosts have asked of their mappings: until when, for whom. A mapping with a pin stays without sessions.
 
-use carrack_tables::{Arena, ArenaError, Index, PagePreference, Slab};
+use carrack_tables::{Arena, ArenaError, Backing, Index, PagePreference, Slab};
 
 use crate::line::{NONE, Session};
+use crate::row::MemoryRow;
 use crate::tables::Tables;
 
 /// Most filters of one mapping.
@@ -92,15 +93,31 @@ pub(crate) struct Pins {
     /// Second of the last sweep, and where it is; [`NONE`] when done.
     swept_s: u32,
     cursor: u32,
+    backing: Backing,
 }
 
 impl Pins {
-    pub(crate) fn new(mappings: usize, pages: PagePreference) -> Result<Self, ArenaError> {
-        let count = mappings.clamp(1, PINS_MAX);
-        let bytes = Slab::<Pin>::bytes_for(count) + Index::bytes_for(count);
-        let mut arena = Arena::new("nat-port-control", bytes, pages)?;
-        let lines = Slab::new(&mut arena, count)?;
-        Ok(Self { lines, index: Index::new(&mut arena, count)?, swept_s: 0, cursor: NONE })
+    /// How many there are of so many mappings.
+    fn count_for(mappings: u32) -> usize {
+        (mappings as usize).clamp(1, PINS_MAX)
+    }
+
+    pub(crate) fn bytes_for(mappings: u32) -> usize {
+        let count = Self::count_for(mappings);
+        Slab::<Pin>::bytes_for(count) + Index::bytes_for(count)
+    }
+
+    pub(crate) fn new(mappings: u32, pages: PagePreference) -> Result<Self, ArenaError> {
+        let count = Self::count_for(mappings);
+        let mut arena = Arena::new("nat-port-control", Self::bytes_for(mappings), pages)?;
+        let backing = arena.backing();
+        let (lines, index) = (Slab::new(&mut arena, count)?, Index::new(&mut arena, count)?);
+        Ok(Self { lines, index, swept_s: 0, cursor: NONE, backing })
+    }
+
+    pub(crate) fn memory(&self) -> MemoryRow {
+        let figures = (self.lines.capacity(), self.lines.len(), self.bytes());
+        MemoryRow::new("port-control", figures, self.backing)
     }
 
     pub(crate) fn bytes(&self) -> usize {

@@ -9,7 +9,7 @@ use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
 
 use carrack_base::{PoolId, Proto, Reason, WorkerId};
-use carrack_tables::{Arena, ArenaError, PagePreference, Parity, PortMap};
+use carrack_tables::{Arena, ArenaError, Backing, PagePreference, Parity, PortMap};
 
 use crate::blocks::BlockList;
 use crate::claims::Claims;
@@ -19,7 +19,7 @@ use crate::line::{BlockRef, NO_ADDRESS, Subscriber};
 use crate::ownership::{BlockMap, WorkerGroup};
 use crate::policy::{Assignment, Instance, Pool, Pooling};
 use crate::rng::Rng;
-use crate::row::{Endpoint, NatEvent, PoolRow};
+use crate::row::{Endpoint, MemoryRow, NatEvent, PoolRow};
 use crate::slices::Slices;
 use crate::waits::Waits;
 
@@ -172,7 +172,7 @@ pub(crate) struct Ports {
     forwards: Vec<ForwardPorts>,
     pub(crate) deterministic: Option<Deterministic>,
     bytes: u64,
-    pages: &'static str,
+    backing: Backing,
     /// Ports in use by protocol, those of forward rules included.
     pub(crate) used: [u64; 3],
     ports_total: u64,
@@ -214,7 +214,7 @@ impl Ports {
             forwards: Vec::new(),
             deterministic: Deterministic::of(instance),
             bytes: arena_bytes as u64,
-            pages: page_name(arena.page_kind()),
+            backing: arena.backing(),
             used: [0; 3],
             ports_total: 0,
             blocks_used: 0,
@@ -730,12 +730,14 @@ impl Ports {
         self.by_map.len()
     }
 
-    pub(crate) fn memory(&self) -> (u64, u64, u64, &'static str) {
+    pub(crate) fn memory(&self) -> MemoryRow {
         // Blocks borrowed from other workers are room here as well.
         let claimed = self.blocks_used * u64::from(self.block_size);
         let total =
             if self.deterministic.is_none() || self.worker == WorkerId(0) { self.ports_total } else { 0 };
-        (total.max(claimed).max(self.used_most()) * 3, self.used.iter().sum(), self.bytes, self.pages)
+        let total = total.max(claimed).max(self.used_most()) * 3;
+        let used: u64 = self.used.iter().sum();
+        MemoryRow::new("pool-addresses", (total as usize, used as usize, self.bytes as usize), self.backing)
     }
 }
 
@@ -812,17 +814,6 @@ pub(crate) fn held_ports_max(instance: &Instance, group: &WorkerGroup) -> u32 {
     match instance.port_hold_ports_max {
         0 => u32::MAX,
         ports => ports.div_ceil(u32::from(group.workers())),
-    }
-}
-
-/// The short word for a page size.
-pub(crate) const fn page_name(kind: carrack_tables::PageKind) -> &'static str {
-    use carrack_tables::PageKind;
-    match kind {
-        PageKind::Huge1G => "1G",
-        PageKind::Huge2M => "2M",
-        PageKind::Transparent => "thp",
-        PageKind::Small => "4K",
     }
 }
 

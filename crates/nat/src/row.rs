@@ -3,6 +3,7 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use carrack_base::{InstanceId, PoolId, Prefix, Prefix4, Proto, Reason};
+use carrack_tables::{Backing, PageKind};
 
 /// TCP connection state as the NAT sees it (RFC 6146 §3.5.2.2 names, sides called inside and outside).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -228,6 +229,26 @@ pub struct MemoryRow {
     pub bytes: u64,
     /// Page size behind it: "1G", "2M", "thp", "4K".
     pub pages: &'static str,
+    /// NUMA node it is on, as the kernel says; `None` when it does not.
+    pub node: Option<u32>,
+}
+
+impl MemoryRow {
+    /// Of a table with so many lines in all, so many in use and so many bytes, in memory of an arena.
+    #[must_use]
+    pub const fn new(
+        table: &'static str,
+        (total, used, bytes): (usize, usize, usize),
+        backing: Backing,
+    ) -> Self {
+        let pages = match backing.pages {
+            PageKind::Huge1G => "1G",
+            PageKind::Huge2M => "2M",
+            PageKind::Transparent => "thp",
+            PageKind::Small => "4K",
+        };
+        Self { table, total: total as u64, used: used as u64, bytes: bytes as u64, pages, node: backing.node }
+    }
 }
 
 /// Which rows; `None` matches all. Prefixes match addresses.

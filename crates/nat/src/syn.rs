@@ -4,10 +4,10 @@
 use std::collections::VecDeque;
 
 use carrack_base::{BURST_PACKETS_MAX, VrfId};
-use carrack_tables::{Arena, ArenaError, Index, KeyedHasher, PagePreference, Slab};
+use carrack_tables::{Arena, ArenaError, Backing, Index, KeyedHasher, PagePreference, Slab};
 
 use crate::flow::{Direction, Flow};
-use crate::row::Endpoint;
+use crate::row::{Endpoint, MemoryRow};
 
 /// Bytes of the packet kept for the answer: IPv4 header with options and 8 bytes more.
 pub const KEPT_BYTES: usize = 68;
@@ -72,14 +72,25 @@ pub(crate) struct SynTable {
     capacity: usize,
     /// Absorbed ones that nobody has looked at yet; those beyond its room are not kept.
     pub(crate) absorbed: VecDeque<OverdueSyn>,
+    backing: Backing,
 }
 
 impl SynTable {
+    /// Bytes that room for so many takes.
+    pub(crate) fn bytes_for(capacity: u32) -> usize {
+        let capacity = capacity.max(1) as usize;
+        Self::arena_bytes(capacity) + capacity * size_of::<(u32, u32)>()
+    }
+
+    fn arena_bytes(capacity: usize) -> usize {
+        Slab::<Held>::bytes_for(capacity) + Index::bytes_for(capacity)
+    }
+
     pub(crate) fn new(capacity: u32, hasher: KeyedHasher, pages: PagePreference) -> Result<Self, ArenaError> {
         let capacity = capacity.max(1) as usize;
-        let bytes = Slab::<Held>::bytes_for(capacity) + Index::bytes_for(capacity);
-        let mut arena = Arena::new("nat-syn", bytes, pages.for_small_tables())?;
+        let mut arena = Arena::new("nat-syn", Self::arena_bytes(capacity), pages.for_small_tables())?;
         Ok(Self {
+            backing: arena.backing(),
             lines: Slab::new(&mut arena, capacity)?,
             index: Index::new(&mut arena, capacity)?,
             hasher,
@@ -91,6 +102,11 @@ impl SynTable {
 
     pub(crate) fn len(&self) -> usize {
         self.lines.len()
+    }
+
+    pub(crate) fn memory(&self) -> MemoryRow {
+        let bytes = Self::bytes_for(self.capacity as u32);
+        MemoryRow::new("held-syns", (self.capacity, self.len(), bytes), self.backing)
     }
 
     fn find(&self, key: [u64; 2]) -> Option<u32> {

@@ -2,7 +2,7 @@
 
 use carrack_base::{Proto, Reason, VrfId};
 use carrack_tables::{
-    Arena, ArenaError, Deadlines, Index, KeyedHasher, Likely, PageKind, PagePreference, Slab,
+    Arena, ArenaError, Backing, Deadlines, Index, KeyedHasher, Likely, PagePreference, Slab,
 };
 
 use crate::flow::{Direction, Flow, Inside, host_hash, mapping_key, session_hash, subscriber_hash};
@@ -37,7 +37,7 @@ pub(crate) struct Tables {
     /// Entries that found no room after all.
     pub(crate) unentered: u64,
     capacity: Capacity,
-    pages: PageKind,
+    backing: Backing,
     arena_bytes: usize,
 }
 
@@ -77,6 +77,7 @@ pub(crate) struct Ending {
 pub(crate) struct Hosts {
     pub(crate) lines: Slab<Host>,
     pub(crate) index: Index,
+    backing: Backing,
 }
 
 /// Which mapping has sent to which address.
@@ -84,10 +85,11 @@ pub(crate) struct Hosts {
 pub(crate) struct Permissions {
     pub(crate) lines: Slab<Permission>,
     pub(crate) index: Index,
+    backing: Backing,
 }
 
 impl Hosts {
-    fn bytes_for(capacity: Capacity) -> usize {
+    pub(crate) fn bytes_for(capacity: Capacity) -> usize {
         let lines = capacity.hosts.max(1) as usize;
         Slab::<Host>::bytes_for(lines) + Index::bytes_for(lines)
     }
@@ -95,12 +97,13 @@ impl Hosts {
     pub(crate) fn new(capacity: Capacity, pages: PagePreference) -> Result<Self, ArenaError> {
         let lines = capacity.hosts.max(1) as usize;
         let mut arena = Arena::new("nat-hosts", Self::bytes_for(capacity), pages)?;
-        Ok(Self { lines: Slab::new(&mut arena, lines)?, index: Index::new(&mut arena, lines)? })
+        let backing = arena.backing();
+        Ok(Self { lines: Slab::new(&mut arena, lines)?, index: Index::new(&mut arena, lines)?, backing })
     }
 }
 
 impl Permissions {
-    fn bytes_for(capacity: Capacity) -> usize {
+    pub(crate) fn bytes_for(capacity: Capacity) -> usize {
         let lines = capacity.sessions as usize;
         Slab::<Permission>::bytes_for(lines) + Index::bytes_for(lines)
     }
@@ -108,7 +111,8 @@ impl Permissions {
     pub(crate) fn new(capacity: Capacity, pages: PagePreference) -> Result<Self, ArenaError> {
         let lines = capacity.sessions as usize;
         let mut arena = Arena::new("nat-permissions", Self::bytes_for(capacity), pages)?;
-        Ok(Self { lines: Slab::new(&mut arena, lines)?, index: Index::new(&mut arena, lines)? })
+        let backing = arena.backing();
+        Ok(Self { lines: Slab::new(&mut arena, lines)?, index: Index::new(&mut arena, lines)?, backing })
     }
 }
 
@@ -151,7 +155,7 @@ impl Tables {
             asked: 0,
             unentered: 0,
             capacity,
-            pages: arena.page_kind(),
+            backing: arena.backing(),
             arena_bytes,
         })
     }
@@ -751,15 +755,9 @@ impl Tables {
     }
 
     pub(crate) fn memory(&self, rows: &mut Vec<MemoryRow>) {
-        let pages = crate::pool::page_name(self.pages);
+        let backing = self.backing;
         let mut row = |table, total: usize, used: usize, bytes: usize| {
-            rows.push(MemoryRow {
-                table,
-                total: total as u64,
-                used: used as u64,
-                bytes: bytes as u64,
-                pages,
-            });
+            rows.push(MemoryRow::new(table, (total, used, bytes), backing));
         };
         row("sessions", self.sessions.capacity(), self.sessions.len(), self.sessions.bytes());
         let index = &self.session_index;
@@ -772,15 +770,14 @@ impl Tables {
         row("subscribers", self.subscribers.capacity(), self.subscribers.len(), self.subscribers.bytes());
         let index = &self.subscriber_index;
         row("subscriber-index", index.capacity(), index.len(), index.bytes());
-        if let Some(Hosts { lines, index }) = &self.hosts {
-            row("hosts", lines.capacity(), lines.len(), lines.bytes() + index.bytes());
+        if let Some(Hosts { lines, index, backing }) = &self.hosts {
+            let figures = (lines.capacity(), lines.len(), lines.bytes() + index.bytes());
+            rows.push(MemoryRow::new("hosts", figures, *backing));
         }
-        if let Some(pins) = &self.pins {
-            row("port-control", pins.lines.capacity(), pins.lines.len(), pins.bytes());
-        }
-        if let Some(permissions) = &self.permissions {
-            let (lines, index) = (&permissions.lines, &permissions.index);
-            row("permissions", lines.capacity(), lines.len(), lines.bytes() + index.bytes());
+        rows.extend(self.pins.iter().map(Pins::memory));
+        if let Some(Permissions { lines, index, backing }) = &self.permissions {
+            let figures = (lines.capacity(), lines.len(), lines.bytes() + index.bytes());
+            rows.push(MemoryRow::new("permissions", figures, *backing));
         }
     }
 }

@@ -10,6 +10,7 @@ use carrack_wire::ethernet::MacAddr;
 use carrack_wire::ipv4::Ipv4View;
 
 use crate::burst::Meta;
+use crate::dump::Walked;
 use crate::mailbox::{CapturePoint, Command, Event};
 use crate::worker::Worker;
 
@@ -51,7 +52,8 @@ impl Worker {
         self.tell_taken();
         self.end_overdue(now, pool);
         let packets = self.accounts.rx + self.accounts.handed_in;
-        self.dumps.turn(&mut self.nat, &self.translators, packets, now);
+        let Self { nat, translators, fragments, neighbours, dumps, .. } = self;
+        dumps.turn(&mut Walked { nat, translators, fragments, neighbours }, packets, now);
         self.send_events(now);
         if self.taps.capturing || self.taps.tracing {
             self.taps.tidy();

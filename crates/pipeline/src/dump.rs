@@ -6,7 +6,9 @@ use carrack_base::{InstanceId, Now, Proto};
 use carrack_nat::row::{SessionRow, TcpState};
 use carrack_nat::{Cursor, Nat};
 
+use crate::fragments::Fragments;
 use crate::mailbox::{Dump, Row, StateRow, Table};
+use crate::neighbours::Neighbours;
 use crate::translators::Translators;
 
 /// Walks at once; more wait their turn.
@@ -47,6 +49,14 @@ struct Walk {
     sent: u64,
 }
 
+/// What a worker's walks go over.
+pub(crate) struct Walked<'a> {
+    pub(crate) nat: &'a mut Nat,
+    pub(crate) translators: &'a Translators,
+    pub(crate) fragments: &'a Fragments,
+    pub(crate) neighbours: &'a Neighbours,
+}
+
 /// Walks in progress.
 pub(crate) struct Dumps {
     walks: Vec<Walk>,
@@ -70,7 +80,7 @@ impl Dumps {
 
     /// One turn of each walk; those at their end are dropped, which the reader sees as the end. `packets` have come since the
     /// worker began.
-    pub(crate) fn turn(&mut self, nat: &mut Nat, translators: &Translators, packets: u64, now: Now) {
+    pub(crate) fn turn(&mut self, tables: &mut Walked<'_>, packets: u64, now: Now) {
         let fresh = packets.saturating_sub(mem::replace(&mut self.packets, packets));
         if self.walks.is_empty() {
             return;
@@ -78,7 +88,7 @@ impl Dumps {
         let lines = lines_beside(fresh);
         let mut at = 0;
         while let Some(walk) = self.walks.get_mut(at) {
-            if walk.dump.rows.is_abandoned() || walk.turn(nat, translators, lines, now) {
+            if walk.dump.rows.is_abandoned() || walk.turn(tables, lines, now) {
                 self.walks.swap_remove(at);
             } else {
                 at += 1;
@@ -89,8 +99,9 @@ impl Dumps {
 
 impl Walk {
     /// True at the end.
-    fn turn(&mut self, nat: &mut Nat, translators: &Translators, lines: usize, now: Now) -> bool {
+    fn turn(&mut self, tables: &mut Walked<'_>, lines: usize, now: Now) -> bool {
         let Self { dump, cursor, sent } = self;
+        let Walked { nat, translators, fragments, neighbours } = tables;
         let room = dump.rows.slots();
         if room == 0 {
             return false;
@@ -116,7 +127,9 @@ impl Walk {
             }
             Table::Pools => nat.walk_pools(cursor, lines, |row| put(rows, Row::Pool(row))),
             Table::Memory => {
-                let all = nat.memory();
+                let mut all = nat.memory();
+                all.extend(fragments.memory());
+                all.push(neighbours.memory());
                 for row in all.iter().skip(cursor.0 as usize).take(lines) {
                     put(rows, Row::Memory(*row));
                     cursor.0 += 1;

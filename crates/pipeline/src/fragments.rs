@@ -8,8 +8,9 @@ use std::collections::VecDeque;
 
 use carrack_base::{Family, Now, Proto};
 use carrack_frame::Frame;
+use carrack_nat::row::MemoryRow;
 use carrack_nat::{Direction, Kind, Rng};
-use carrack_tables::{Arena, ArenaError, Index, KeyedHasher, PagePreference, Slab};
+use carrack_tables::{Arena, ArenaError, Backing, Index, KeyedHasher, PagePreference, Slab};
 
 use carrack_wire::ipv6;
 
@@ -82,6 +83,7 @@ pub(crate) struct Fragments {
     /// Datagrams whose fragments found no room behind their first one.
     ready: VecDeque<u32>,
     rng: Rng,
+    backing: Backing,
 }
 
 /// Fields of the header that a fragment is told apart by.
@@ -127,6 +129,22 @@ fn extent(meta: &Meta, frame: &[u8]) -> Option<(u32, u32, bool)> {
     Some((u32::from(word & 0x1fff) * 8, total.saturating_sub(header_len), word & 0x2000 != 0))
 }
 
+/// Bytes of the arena of so many datagrams.
+const fn arena_bytes(datagrams: usize) -> usize {
+    Slab::<Datagram>::bytes_for(datagrams) + Index::bytes_for(datagrams)
+}
+
+/// Bytes that so many datagrams take, with the order of their time.
+pub(crate) fn datagram_bytes(datagrams: u32) -> usize {
+    let datagrams = datagrams.max(1) as usize;
+    arena_bytes(datagrams) + 2 * datagrams * size_of::<(u32, u64)>()
+}
+
+/// Bytes that places for so many fragments take: their frames are the pool's.
+pub(crate) const fn waiting_bytes(waiting: u32) -> usize {
+    waiting as usize * (size_of::<Slot>() + 2 * size_of::<u32>())
+}
+
 impl Fragments {
     pub(crate) fn new(
         datagrams: u32,
@@ -136,9 +154,9 @@ impl Fragments {
         rng: Rng,
     ) -> Result<Self, ArenaError> {
         let capacity = datagrams.max(1) as usize;
-        let bytes = Slab::<Datagram>::bytes_for(capacity) + Index::bytes_for(capacity);
-        let mut arena = Arena::new("fragments", bytes, pages)?;
+        let mut arena = Arena::new("fragments", arena_bytes(capacity), pages)?;
         Ok(Self {
+            backing: arena.backing(),
             lines: Slab::new(&mut arena, capacity)?,
             index: Index::new(&mut arena, capacity)?,
             hasher,
@@ -150,6 +168,18 @@ impl Fragments {
             ready: VecDeque::with_capacity(waiting as usize),
             rng,
         })
+    }
+
+    /// Datagrams in pieces, and fragments that wait.
+    pub(crate) fn memory(&self) -> [MemoryRow; 2] {
+        let datagrams = self.lines.capacity();
+        let bytes = datagram_bytes(datagrams as u32);
+        let waiting = self.slots.len();
+        let places = (waiting, waiting - self.free_slots.len(), waiting_bytes(waiting as u32));
+        [
+            MemoryRow::new("fragments", (datagrams, self.lines.len(), bytes), self.backing),
+            MemoryRow::new("held-fragments", places, self.backing),
+        ]
     }
 
     /// The worker that brings a datagram's fragments together.

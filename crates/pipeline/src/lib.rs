@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod background;
+pub mod budget;
 mod burst;
 mod cross;
 mod dump;

@@ -4,7 +4,8 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use carrack_base::{IfIndex, Now};
 use carrack_frame::Frame;
-use carrack_tables::{Arena, ArenaError, Index, KeyedHasher, PagePreference, Slab};
+use carrack_nat::row::MemoryRow;
+use carrack_tables::{Arena, ArenaError, Backing, Index, KeyedHasher, PagePreference, Slab};
 use carrack_wire::ethernet::MacAddr;
 
 use crate::burst::Meta;
@@ -98,6 +99,17 @@ pub(crate) struct Neighbours {
     /// Lines without a MAC address: at most half, so that a scan of a subnet keeps no real neighbour out.
     unknown: usize,
     tidy_cursor: u32,
+    backing: Backing,
+}
+
+/// Bytes of the arena of so many neighbours.
+const fn arena_bytes(neighbours: usize) -> usize {
+    Slab::<Neighbour>::bytes_for(neighbours) + Index::bytes_for(neighbours)
+}
+
+/// Bytes that so many neighbours take, and places for so many packets that wait for them.
+pub(crate) fn bytes_for(neighbours: u32, waiting: u32) -> usize {
+    arena_bytes(neighbours.max(1) as usize) + waiting as usize * size_of::<Waiting>()
 }
 
 impl Neighbours {
@@ -108,9 +120,9 @@ impl Neighbours {
         pages: PagePreference,
     ) -> Result<Self, ArenaError> {
         let capacity = capacity.max(1) as usize;
-        let bytes = Slab::<Neighbour>::bytes_for(capacity) + Index::bytes_for(capacity);
-        let mut arena = Arena::new("neighbours", bytes, pages)?;
+        let mut arena = Arena::new("neighbours", arena_bytes(capacity), pages)?;
         Ok(Self {
+            backing: arena.backing(),
             lines: Slab::new(&mut arena, capacity)?,
             index: Index::new(&mut arena, capacity)?,
             hasher,
@@ -121,6 +133,12 @@ impl Neighbours {
             unknown: 0,
             tidy_cursor: 0,
         })
+    }
+
+    pub(crate) fn memory(&self) -> MemoryRow {
+        let lines = self.lines.capacity();
+        let bytes = bytes_for(lines as u32, self.waiting_max as u32);
+        MemoryRow::new("neighbours", (lines, self.lines.len(), bytes), self.backing)
     }
 
     fn hash(&self, interface: IfIndex, ip: Address) -> u64 {

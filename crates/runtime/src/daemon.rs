@@ -13,10 +13,11 @@ use carrack_config::keys::Effect;
 use carrack_config::{Change, Compiled, Config, ConfigError, Idle as ConfigIdle, PortFacts, Warning};
 use carrack_frame::MemPool;
 use carrack_io::MemPeer;
+use carrack_nat::row::MemoryRow;
 use carrack_nat::{Change as NatChange, WorkerGroup};
 use carrack_pipeline::snapshot::{Snapshot, WorkerSizes};
 use carrack_pipeline::{Handover, Plan, Worker, WorkerMail};
-use carrack_tables::PagePreference;
+use carrack_tables::{Near, PagePreference};
 
 use crate::event_log::EventSink;
 use crate::handle::Handle;
@@ -73,10 +74,16 @@ struct Making {
 }
 
 impl Making {
-    /// What every worker needs for a change of policy, reserved in this thread.
-    fn changes(&self, old: &Snapshot, new: &Snapshot) -> Result<Vec<Box<NatChange>>, RequestError> {
+    /// What every worker needs for a change of policy, reserved in this thread, near that worker.
+    fn changes(
+        &self,
+        config: &Config,
+        old: &Snapshot,
+        new: &Snapshot,
+    ) -> Result<Vec<Box<NatChange>>, RequestError> {
         let workers = (0..self.group.workers()).map(WorkerId);
         let change = |worker| {
+            let _near = Near::node(node_of(config, worker));
             NatChange::prepare(worker, &self.group, self.sizes.nat, self.pages, &old.nat, new.nat.clone())
         };
         workers.map(change).collect::<Result<_, _>>().map_err(|error| {
@@ -195,6 +202,9 @@ impl Runtime {
         let desired = Desired { path: path.to_owned(), config, compiled, facts, making };
         threads.handle.desired = Some(Arc::new(Mutex::new(desired)));
         notices.extend(memory_budget(&threads.handle));
+        for warning in memory_elsewhere(&threads.handle) {
+            tracing::warn!("{warning}");
+        }
         for notice in notices.iter().skip(told) {
             tracing::info!("{notice}");
         }
@@ -284,7 +294,8 @@ impl Handle {
             host: compiled.host.clone(),
             port_control: compiled.port_control.clone(),
         });
-        let prepared = desired.making.changes(&desired.compiled.snapshot, &compiled.snapshot);
+        let prepared =
+            desired.making.changes(&desired.config, &desired.compiled.snapshot, &compiled.snapshot);
         let prepared = prepared.map_err(ReloadError::Request)?;
         let applied = self.ask_within(RELOAD, |reply| Request::Apply { new, changes: prepared, reply });
         // A worker that only changes over late works by the new config all the same.
@@ -308,13 +319,10 @@ impl Handle {
         Some(lock(self.desired.as_ref()?).config.clone())
     }
 
-    /// The NUMA socket whose memory a worker uses: that of its processor, 0 when it has none of its own.
+    /// The NUMA socket whose memory a worker is to use: that of its processor, 0 when it has none of its own.
     #[must_use]
     pub fn socket(&self, worker: WorkerId) -> u32 {
-        let core = self.desired.as_ref().and_then(|desired| {
-            lock(desired).config.workers.cores.get(usize::from(worker.0)).map(|core| usize::from(*core))
-        });
-        core.map_or(0, memory::socket_of_core)
+        self.desired.as_ref().and_then(|desired| node_of(&lock(desired).config, worker)).unwrap_or(0)
     }
 
     /// Generation of the snapshot in force: 1 at the start, one more with each reload that changed something.
@@ -322,6 +330,12 @@ impl Handle {
     pub fn generation(&self) -> u64 {
         self.snapshot().generation
     }
+}
+
+/// The NUMA node of the processor a worker is pinned to, if it is.
+fn node_of(config: &Config, worker: WorkerId) -> Option<u32> {
+    let core = config.workers.cores.get(usize::from(worker.0))?;
+    Some(memory::socket_of_core(usize::from(*core)))
 }
 
 /// What makes a worker in its own thread.
@@ -404,6 +418,34 @@ fn memory_budget(handle: &Handle) -> Vec<String> {
     let mut lines: Vec<String> = tables.into_iter().map(line).collect();
     lines.push(format!("Memory of all tables: {:.1} MiB.", mib(all)));
     lines
+}
+
+/// One line a worker whose memory is not all on the node of its processor: the rows say where it is.
+fn memory_elsewhere(handle: &Handle) -> Vec<String> {
+    let desired = handle.desired.as_ref().map(|desired| lock(desired).config.clone());
+    let (Some(config), Ok(rows)) = (desired, handle.memory()) else { return Vec::new() };
+    let elsewhere = |worker: WorkerId| {
+        let near = node_of(&config, worker)?;
+        told_elsewhere(worker, near, rows.iter().filter(|(of, _)| *of == worker).map(|(_, row)| row))
+    };
+    (0..config.workers.count).map(WorkerId).filter_map(elsewhere).collect()
+}
+
+fn told_elsewhere<'a>(
+    worker: WorkerId,
+    near: u32,
+    rows: impl Iterator<Item = &'a MemoryRow>,
+) -> Option<String> {
+    let other = rows.filter_map(|row| Some((row.table, row.node.filter(|node| *node != near)?)));
+    let tables: Vec<String> = other.map(|(table, node)| format!("{table} on node {node}")).collect();
+    (!tables.is_empty()).then(|| {
+        format!(
+            "worker {} runs on NUMA node {near}, and not all of its memory is there ({}): every packet pays for the way; \
+             free memory or reserve huge pages on node {near}, or choose other processors in workers.cores",
+            worker.0,
+            tables.join(", ")
+        )
+    })
 }
 
 fn mib(bytes: u64) -> f64 {

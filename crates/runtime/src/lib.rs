@@ -36,7 +36,7 @@ pub use event_log::{EVENTS_KEPT, EventBatch, EventSink, LoggedEvent};
 pub use handle::{Counters, Handle, InterfaceRow, PortRow, WorkerReport};
 pub use launch::{PortSetup, Setup, StartError, ThreadHook, WorkerSetup, place_thread};
 pub use lock::{LockError, RunLock};
-pub use memory::{Available, Budget, available};
+pub use memory::{Available, Budget, Part, available};
 pub use port_control::PortControlSetup;
 pub use request::{CaptureSpec, RequestError, TraceSpec};
 pub use shared::{ControlCounters, EndReason, WorkerState};

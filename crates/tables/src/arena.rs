@@ -5,6 +5,8 @@ use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 use std::sync::Arc;
 
+use crate::node;
+
 const KIB_4: usize = 4 << 10;
 const MIB_2: usize = 2 << 20;
 const GIB_1: usize = 1 << 30;
@@ -49,6 +51,15 @@ pub enum PageKind {
     Transparent,
     /// Pages of 4 KiB.
     Small,
+}
+
+/// What an arena's memory is: pages of which kind, on which NUMA node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backing {
+    /// The pages.
+    pub pages: PageKind,
+    /// Where they are, by the kernel's own word; `None` when it does not tell.
+    pub node: Option<u32>,
 }
 
 impl fmt::Display for PageKind {
@@ -153,8 +164,9 @@ unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 
 /// Memory taken once at start and carved into arrays; nothing is given back before the last array is dropped.
 ///
-/// All pages are touched on creation, by the calling thread: call it on the worker's own thread once that is
-/// pinned, and the memory is on that worker's NUMA node and no page fault is left for the packet path.
+/// All pages are touched on creation, by the calling thread, so that no page fault is left for the packet path: call it on
+/// the worker's own thread once that is pinned, or under a [`Near`](crate::Near) of its node, and the memory is asked for
+/// from that node. [`Arena::node`] says where it is.
 pub struct Arena {
     name: String,
     mapping: Arc<Mapping>,
@@ -190,6 +202,17 @@ impl Arena {
     /// The pages this arena got.
     pub fn page_kind(&self) -> PageKind {
         self.kind
+    }
+
+    /// The NUMA node its memory is on, one other than was asked for if any of it is there; `None` when the kernel does not
+    /// tell.
+    pub fn node(&self) -> Option<u32> {
+        self.mapping.node
+    }
+
+    /// Pages and node together.
+    pub fn backing(&self) -> Backing {
+        Backing { pages: self.kind, node: self.node() }
     }
 
     /// Bytes mapped, whole pages.
@@ -302,6 +325,8 @@ struct Mapping {
     bytes: usize,
     raw: NonNull<u8>,
     raw_bytes: usize,
+    /// Where it is.
+    node: Option<u32>,
 }
 
 // SAFETY: the mapping is only an address range; who may touch which part is decided by the arrays carved from
@@ -359,12 +384,17 @@ fn map(bytes: usize, page: usize, flags: i32, transparent: bool) -> std::io::Res
     // SAFETY: shift < page, and for transparent pages `page` bytes more than `bytes` were mapped; else shift
     // is 0.
     let base = unsafe { raw.add(if transparent { shift } else { 0 }) };
-    let mapping = Mapping { base, bytes, raw, raw_bytes };
+    let mut mapping = Mapping { base, bytes, raw, raw_bytes, node: None };
     if transparent {
         // SAFETY: advice about our own mapping; failure only means small pages.
         unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
     }
+    let wanted = node::wanted();
+    if let Some(node) = wanted {
+        node::prefer(base, bytes, node);
+    }
     touch(&mapping)?;
+    mapping.node = node::found(base, bytes, wanted);
     Ok(mapping)
 }
 

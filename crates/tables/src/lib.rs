@@ -32,15 +32,17 @@ mod hash;
 mod index;
 mod lpm;
 mod lpm6;
+mod node;
 mod ports;
 mod slab;
 
-pub use arena::{Arena, ArenaArray, ArenaError, PageKind, PagePreference, Plain};
+pub use arena::{Arena, ArenaArray, ArenaError, Backing, PageKind, PagePreference, Plain};
 pub use deadline::{Deadlines, SweepPacer};
 pub use hash::KeyedHasher;
 pub use index::{Index, IndexFull, IndexStats, IndexView, Likely};
 pub use lpm::{Lpm4, Lpm4Builder, LpmError};
 pub use lpm6::{Lpm6, Lpm6Builder};
+pub use node::Near;
 pub use ports::{Parity, PortMap};
 pub use slab::Slab;
 

@@ -17,7 +17,7 @@ use carrack_base::{IfIndex, InstanceId, Proto};
 use carrack_config::Change;
 use carrack_config::keys::Effect;
 use carrack_nat::policy::Assignment;
-use carrack_nat::row::{Endpoint, HostEndpoint};
+use carrack_nat::row::{Endpoint, HostEndpoint, MemoryRow};
 use carrack_natlog::Service;
 use carrack_natlog::context::Context;
 use carrack_pipeline::mailbox::PacketFilter;
@@ -335,7 +335,9 @@ impl Backend for Daemon {
 
     fn memory(&self) -> Result<Vec<Memory>, Failure> {
         let rows = self.handle.memory().map_err(failure)?;
-        Ok(rows::memory(rows.iter().map(|(worker, row)| (self.handle.socket(*worker), row))))
+        // Where it really is; where the kernel does not tell, where it was asked for.
+        let socket = |worker, row: &MemoryRow| row.node.unwrap_or_else(|| self.handle.socket(worker));
+        Ok(rows::memory(rows.iter().map(|(worker, row)| (socket(*worker, row), row))))
     }
 
     fn counters(&self) -> Result<Counters, Failure> {

@@ -437,7 +437,7 @@ mod tests {
 
     #[test]
     fn memory_of_workers_on_one_socket_is_added_up_and_sockets_stay_apart() {
-        let row = |table, used, pages| MemoryRow { table, total: 100, used, bytes: 1_000, pages };
+        let row = |table, used, pages| MemoryRow { table, total: 100, used, bytes: 1_000, pages, node: None };
         let given = [
             (1, row("sessions", 10, "2M")),
             (0, row("sessions", 50, "2M")),

@@ -292,6 +292,60 @@ fn memory_interfaces_routes_and_budget_are_told() {
     assert!(rig.runtime.notices().iter().any(|notice| notice.starts_with("Memory of all tables")));
 }
 
+/// All tables that only some configurations need, and large ones.
+fn config_of_everything(run_dir: &Path) -> String {
+    let sizes = "sessions = 65_536\nhosts = 300_000\ngateway_connections = 60_000\nfragments = 90_000\n\
+                 held_fragments = 50_000\nheld_syns = 60_000\nneighbours = 60_000";
+    let nat = "[[nat]]\ngateways = [\"ftp\"]\nfiltering = \"address-dependent\"";
+    let also = "[nat.port_control]\n[nat.nat64]\nprefixes = [\"64:ff9b::/96\"]\n\
+                subscribers = [\"2001:db8:100::/40\"]\n[[nat.pool]]";
+    config_text(run_dir, 2, "mem:lan", "mem:wan")
+        .replace("sessions = 65_536", sizes)
+        .replace("[[nat]]", nat)
+        .replace("[[nat.pool]]", also)
+}
+
+#[test]
+fn budget_counts_every_table_that_the_workers_then_have() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("carrack.toml");
+    std::fs::write(&path, config_of_everything(&dir.path().join("run"))).unwrap();
+    let config = Config::from_file(&path).unwrap_or_else(|errors| panic!("{}", errors[0])).0;
+    let compiled = carrack_config::compile(&config, &PortFacts::assumed(&config), None).unwrap();
+    let budget = Budget::of(&config, &compiled);
+    let runtime = Runtime::start(&path, RunOptions::default()).unwrap_or_else(|error| panic!("{error}"));
+    let rows = runtime.handle().memory().unwrap();
+    for table in ["hosts", "permissions", "port-control", "gateway-connections", "fragments", "held-syns"] {
+        assert!(rows.iter().any(|(_, row)| row.table == table && row.bytes >= 1 << 19), "{table}");
+    }
+    let taken: u64 = rows.iter().map(|(_, row)| row.bytes).sum();
+    // What rings and stack are granted must not be what makes it fit.
+    let granted = budget.workers * (budget.per_worker() - budget.rest);
+    assert!(taken <= granted, "{taken} bytes taken, {granted} told");
+    assert!(granted - taken < granted / 4, "{taken} bytes taken, {granted} told");
+    let line = &runtime.notices()[0];
+    assert!(line.contains("hosts ") && line.contains("gateways ") && line.contains("fragments "), "{line}");
+}
+
+#[test]
+fn memory_is_near_its_worker_or_that_is_told() {
+    let rig = rig(2);
+    let rows = rig.runtime.handle().memory().unwrap();
+    // One node: where the kernel tells it, it is that of all processors.
+    if !Path::new("/sys/devices/system/node/node1").exists() {
+        assert!(rows.iter().all(|(_, row)| row.node.unwrap_or(0) == 0));
+    }
+    let all = rows.iter().map(|(_, row)| MemoryRow { node: Some(1), ..*row });
+    let all: Vec<MemoryRow> = all.collect();
+    assert_eq!(told_elsewhere(WorkerId(1), 1, all.iter()), None);
+    let why = told_elsewhere(WorkerId(1), 0, all.iter().take(2)).unwrap();
+    for part in
+        ["worker 1 runs on NUMA node 0", "sessions on node 1, session-index on node 1", "workers.cores"]
+    {
+        assert!(why.contains(part), "{why}");
+    }
+}
+
 #[test]
 fn start_without_enough_memory_is_refused_before_anything_is_touched() {
     let dir = tempfile::tempdir().unwrap();

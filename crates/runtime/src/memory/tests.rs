@@ -3,13 +3,14 @@ use std::path::Path;
 use carrack_config::HugePages;
 
 use super::machine::{available_in, socket_in};
-use super::{Available, Budget, MIB};
+use super::{Available, Budget, MIB, Part};
 
 fn budget(huge_pages: HugePages) -> Budget {
     Budget {
         workers: 2,
         tables: 1_000 * MIB,
         ports: 100 * MIB,
+        others: [Part { name: "gateways", key: "memory.gateway_connections", bytes: 0 }; 8],
         rest: 16 * MIB,
         packets: 512 * MIB,
         through_dpdk: true,
@@ -34,6 +35,12 @@ fn budget_that_exceeds_available_memory_is_refused_in_numbers_with_the_key_to_lo
     assert!(why.contains("memory.dpdk_mb"), "{why}");
     let why = Budget { ports: 9_000 * MIB, ..budget }.fits(&having(10), 0).unwrap_err();
     assert!(why.contains("nat.pool.addresses"), "{why}");
+    let mut with = budget;
+    with.others[3].bytes = 9_000 * MIB;
+    assert_eq!(with.total(), budget.total() + 18_000 * MIB);
+    assert!(with.lines()[0].contains("gateways 9000.0, rings and small tables 16.0"), "{:?}", with.lines());
+    let why = with.fits(&having(10), 0).unwrap_err();
+    assert!(why.contains("lower memory.gateway_connections (gateways take 18000.0 MiB)"), "{why}");
 }
 
 #[test]
