@@ -400,10 +400,10 @@ impl Nat {
         let Some(instance) = policy.instances.get(slots.at(session.slot)) else { return };
         let (old, new) = (session.tcp(), next_state(session.tcp(), bits, direction));
         session.tcp = new as u8;
-        // RFC 7857 §2.2: a RST starts its timer once; it does not keep a session alive for ever.
-        let repeated_rst = old == TcpState::Reset && new == TcpState::Reset;
+        // RFC 7857 §2.2: a RST starts its timer once; it does not keep a session alive for ever (RFC 7857 §7.1), in no state.
+        let is_idle = old == new && (old == TcpState::Reset || bits & flag::RST != 0);
         let refreshes = direction == Direction::Out || session.flags & REFRESH_IN != 0;
-        if (refreshes && !repeated_rst) || old != new {
+        if (refreshes && !is_idle) || old != new {
             session.seen_s = now_s;
         }
         if old != new {

@@ -11,14 +11,21 @@ use crate::row::TcpState;
 /// * SYN from both sides, in either order, establishes (RFC 5382 REQ-2, REQ-2a: simultaneous open included).
 /// * A FIN from one side keeps the long timer, since the other side may send for hours; both sides' FINs start the
 ///   closing timer (RFC 7857 §2.1).
-/// * RST starts the reset timer but ends nothing at once; any other segment revives the session (RFC 7857 §2.2).
+/// * RST starts the reset timer but ends nothing at once; any other segment revives the session (RFC 7857 §2.2). That is for
+///   what was established: a connection that never was, or that both sides have closed, has a short timer already, and
+///   a RST and one segment more would give it the long one (RFC 6146 §3.5.2.2, figure 1 of RFC 7857 §2).
 /// * A fresh SYN from inside after both FINs or a RST starts over: the same ports are being used again.
 #[must_use]
 pub const fn next_state(state: TcpState, bits: u8, direction: Direction) -> TcpState {
     let (syn, fin, rst) = (bits & flag::SYN != 0, bits & flag::FIN != 0, bits & flag::RST != 0);
     let fresh_syn = syn && bits & flag::ACK == 0;
     if rst {
-        return TcpState::Reset;
+        return match state {
+            TcpState::Established | TcpState::InsideFin | TcpState::OutsideFin | TcpState::Reset => {
+                TcpState::Reset
+            }
+            TcpState::None | TcpState::InsideInit | TcpState::OutsideInit | TcpState::BothFin => state,
+        };
     }
     match (state, direction) {
         (TcpState::Reset | TcpState::BothFin, Direction::Out) if fresh_syn => TcpState::InsideInit,
@@ -86,6 +93,21 @@ mod tests {
         assert_eq!(run(TcpState::Established, &[(flag::RST, Direction::In)]), TcpState::Reset);
         assert_eq!(run(TcpState::Reset, &[(ACK, Direction::Out)]), TcpState::Established);
         assert_eq!(run(TcpState::Reset, &[(SYN, Direction::Out)]), TcpState::InsideInit);
+    }
+
+    /// RFC 6146 §3.5.2.2: before it is established and after both FINs, a RST and what follows it lengthen nothing.
+    #[test]
+    fn reset_of_what_is_not_established_changes_nothing() {
+        for direction in [Direction::In, Direction::Out] {
+            for state in [TcpState::InsideInit, TcpState::OutsideInit, TcpState::BothFin] {
+                assert_eq!(run(state, &[(flag::RST, direction), (ACK, direction)]), state);
+            }
+            for state in [TcpState::InsideFin, TcpState::OutsideFin] {
+                assert_eq!(run(state, &[(flag::RST, direction)]), TcpState::Reset);
+            }
+        }
+        let again = [(flag::RST | ACK, Direction::In), (SYN, Direction::Out), (SYN | ACK, Direction::In)];
+        assert_eq!(run(TcpState::InsideInit, &again), TcpState::Established);
     }
 
     #[test]

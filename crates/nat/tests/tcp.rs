@@ -127,6 +127,42 @@ fn outbound_resets_refresh_nothing() {
     check::empty(&mut w);
 }
 
+/// RFC 6146 §3.5.2.2: a RST behind both FINs, and a late segment behind that, do not open the connection again.
+#[test]
+fn reset_of_a_closed_connection_lengthens_nothing() {
+    let mut w = world(instance());
+    let outside = w.connect(IN, SERVER);
+    w.tcp_out(IN, SERVER, FIN | ACK).unwrap();
+    w.tcp_in(SERVER, outside, FIN | ACK).unwrap();
+    w.tcp_in(SERVER, outside, RST).unwrap();
+    w.tcp_out(IN, SERVER, ACK).unwrap();
+    assert_eq!(state(&mut w), TcpState::BothFin);
+    w.wait(200);
+    // RFC 7857 §7.1: nor do more of them keep it.
+    w.tcp_out(IN, SERVER, RST).unwrap();
+    w.wait(42);
+    check::empty(&mut w);
+}
+
+/// RFC 6146 §3.5.2.2: neither a stranger who is let in nor a host holds a session for hours by SYN, RST and ACK: only the
+/// SYN of the other side establishes.
+#[test]
+fn a_reset_establishes_nothing() {
+    let mut w = world(instance());
+    let outside = w.connect(IN, SERVER);
+    for stranger in ["198.51.100.66:1", "198.51.100.66:2"] {
+        for bits in [SYN, RST, ACK] {
+            w.tcp_in(stranger, outside, bits).unwrap();
+        }
+    }
+    for bits in [SYN, RST, ACK] {
+        w.tcp_out("10.0.0.2:2", SERVER, bits).unwrap();
+    }
+    w.wait(242);
+    assert_eq!(w.session_count(), 1);
+    assert_eq!(state(&mut w), TcpState::Established);
+}
+
 /// A closed connection's ports may open again at once.
 #[test]
 fn same_ports_open_again_after_close() {

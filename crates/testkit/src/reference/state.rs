@@ -40,7 +40,8 @@ impl Tcp {
     fn take(&mut self, bits: u8, outward: bool) {
         let (syn, fin, rst) = (bits & flag::SYN != 0, bits & flag::FIN != 0, bits & flag::RST != 0);
         if rst {
-            self.reset = true;
+            // RFC 6146 §3.5.2.2: only what is established, and not closed by both, is reset.
+            self.reset |= self.syn_out && self.syn_in && !(self.fin_out && self.fin_in);
         } else if syn && bits & flag::ACK == 0 && (self.reset || (self.fin_out && self.fin_in)) {
             *self = Self::first(bits, outward);
         } else if self.reset {
@@ -91,8 +92,8 @@ impl Possible {
         if proto == Proto::Tcp {
             self.tcp.take(bits, outward);
         }
-        // RFC 7857 §2.2: a repeated RST refreshes nothing; a change of state always does.
-        let repeated = before.reset && self.tcp.reset;
+        // RFC 7857 §2.2: a RST that changes nothing refreshes nothing; a change of state always does.
+        let repeated = (before.reset && self.tcp.reset) || (proto == Proto::Tcp && bits & flag::RST != 0);
         if (refreshes && !repeated) || before != self.tcp {
             self.seen_s = now_s;
         }
