@@ -149,6 +149,10 @@ impl Nat {
     }
 
     fn learn(&mut self, instance: &Instance, flow: &Flow, now: Now) -> Result<u32, Reason> {
+        // RFC 6146 §3.4: nobody learns numbers there, so ESP is as foreign to a NAT64 as any other protocol.
+        if instance.nat64.is_some() && !instance.gateways.contains(&Protocol::Ipsec) {
+            return Err(Reason::Nat64ProtocolUnsupported);
+        }
         let pair = Pair { remote: flow.src, outside: flow.dst, vrf: flow.vrf.0 };
         let waiting = self.waiting.iter().position(|waiting| waiting.pair == pair);
         let at = waiting.filter(|_| is_learned(instance, flow) && number(flow) >= FIRST);
