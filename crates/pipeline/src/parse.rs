@@ -382,9 +382,13 @@ fn check_fragment(fragment: u16, payload: &[u8], proto: Proto) -> Result<(), Rea
     let more = fragment & FLAG_MF != 0;
     let bad_length = payload.is_empty() || (more && !payload.len().is_multiple_of(8));
     let beyond = offset + payload.len() > 65_535 - 20;
-    // RFC 1858 §4.2: a TCP fragment at offset 8 could rewrite the flags.
-    let overlaps_flags = proto == Proto::Tcp && offset == 8;
-    if bad_length || beyond || overlaps_flags { Err(Reason::Ipv4FragmentInvalid) } else { Ok(()) }
+    let is_bad = bad_length || beyond || overlaps_flags(proto, offset);
+    if is_bad { Err(Reason::Ipv4FragmentInvalid) } else { Ok(()) }
+}
+
+/// RFC 1858 §4.2, RFC 3128: a TCP fragment at offset 8 could rewrite the flags, of either IP version.
+pub(crate) fn overlaps_flags(proto: Proto, offset: usize) -> bool {
+    proto == Proto::Tcp && offset == 8
 }
 
 /// Ports and control bits; `l4` ends where the packet does.

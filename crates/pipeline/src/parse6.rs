@@ -10,7 +10,7 @@ use carrack_wire::ipv6::{
 use carrack_wire::ndp;
 
 use crate::burst::Meta;
-use crate::parse::{Parsed, set_icmp_identifier, transport};
+use crate::parse::{Parsed, overlaps_flags, set_icmp_identifier, transport};
 use crate::plan::{Hop, Line, Plan};
 
 /// Type 0, which could send a packet to and fro between two routers (RFC 5095 §1).
@@ -132,7 +132,9 @@ fn upper_layer(packet: &Ipv6View<'_>, found: &Extensions, l3: usize, meta: &mut 
         let len = packet.packet().len().saturating_sub(behind);
         // RFC 8200 §4.5: all but the last are multiples of eight, and the whole fits its length field.
         let bad_length = meta.is_fragment && (len == 0 || (header.more && !len.is_multiple_of(8)));
-        if bad_length || usize::from(header.offset) + len > usize::from(u16::MAX) {
+        let offset = usize::from(header.offset);
+        let is_beyond = offset + len > usize::from(u16::MAX);
+        if bad_length || is_beyond || overlaps_flags(meta.flow.proto, offset) {
             return Err(Reason::Ipv6FragmentInvalid);
         }
         if header.is_later() {
