@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use carrack_base::{IfIndex, Now, Reason};
 use carrack_frame::FramePool;
 use carrack_nat::row::SessionKey;
-use carrack_nat::{KEPT_BYTES, Kind, OverdueSyn};
+use carrack_nat::{Direction, KEPT_BYTES, Kind, OverdueSyn};
 use carrack_wire::ethernet::MacAddr;
 use carrack_wire::ipv4::Ipv4View;
 
@@ -210,7 +210,11 @@ impl Worker {
         if self.taps.capturing {
             self.capture_syn(syn, ingress, reason, now);
         }
+        // RFC 6146 §3.8, RFC 5382 REQ-8: a host of ours has sent it by its outside endpoint. It hears of the packet that it
+        // knows, back through the NAT.
+        let hairpinned = self.nat.directory().outside(syn.vrf, packet.src()).is_some();
         let meta = Meta {
+            translated: hairpinned.then_some(Direction::Out),
             flow: carrack_nat::Flow {
                 src: packet.src(),
                 dst: packet.dst(),

@@ -188,6 +188,7 @@ impl Worker {
             },
             ingress: about.ingress,
             own: true,
+            line: about.line,
             vrf: if about.translated.is_some() { about.vrf } else { about.flow.vrf },
             destination: to,
             ..Meta::default()
@@ -220,7 +221,8 @@ impl Worker {
         let mut direction = first;
         loop {
             meta.direction = Some(direction);
-            if self.workers > 1 && direction != first {
+            // A session that was not looked up here, of a packet that was held, may be another worker's.
+            if self.workers > 1 && (direction != first || meta.line == NO_LINE) {
                 let owner = self.owner_of(meta, Some(frame));
                 if owner != self.id.0 {
                     return Ok(Way::Worker(owner));

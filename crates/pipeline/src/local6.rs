@@ -107,6 +107,7 @@ impl Worker {
             family: Family::V6,
             ingress: about.ingress,
             own: true,
+            line: about.line,
             vrf: about.flow.vrf,
             ..Meta::default()
         };
