@@ -42,10 +42,16 @@ impl Driver<'_> {
     pub(crate) fn note_stateless_six(&self, (src, dst): (u128, u128), total: u16, pass: &mut Pass) {
         if let Some(number) = self.plan.translator_of(self.common.vrf, dst)
             && may_be_answered(src)
-            && !(self.common.crosses && self.tables.directory().is_embedded(self.common.vrf, dst))
+            && !(self.common.crosses && self.is_of_prefix(src, dst))
         {
             (pass.six, pass.ports, pass.stateless) = (true, number.into(), total);
         }
+    }
+
+    /// Is either address within a NAT64 prefix? The general stages know what becomes of that.
+    fn is_of_prefix(&self, src: u128, dst: u128) -> bool {
+        let directory = self.tables.directory();
+        [src, dst].into_iter().any(|address| directory.is_embedded(self.common.vrf, address))
     }
 
     /// Third turn: the port whose queue the packet now belongs in, or `None` and nothing has changed.

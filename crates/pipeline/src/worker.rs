@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use carrack_base::counters::Accounts;
-use carrack_base::{BURST_PACKETS_MAX, IfIndex, Now, PortId, Reason, WorkerId};
+use carrack_base::{BURST_PACKETS_MAX, Family, IfIndex, Now, PortId, Reason, WorkerId};
 use carrack_frame::{Frame, FramePool};
 use carrack_nat::{Direction, Nat, Rng, WorkerGroup};
 use carrack_tables::{ArenaError, KeyedHasher, PagePreference, cycles};
@@ -219,7 +219,10 @@ impl Worker {
                 continue;
             }
             *meta = Meta::default();
-            let parsed = parse(&plan, port, frame.bytes(), meta).and_then(|parsed| match parsed {
+            let parsed = parse(&plan, port, frame.bytes(), meta);
+            let parsed =
+                if is_from_prefix(&self.nat, meta) { Err(Reason::Nat64SourceInvalid) } else { parsed };
+            let parsed = parsed.and_then(|parsed| match parsed {
                 Parsed::Ipv4 => check_path(&plan, frame.bytes(), meta)
                     .and_then(|()| check_options(&self.nat, &plan, frame.bytes(), meta))
                     .map(|()| parsed),
@@ -597,11 +600,24 @@ impl Lap for Option<StageClock> {
     }
 }
 
-/// An IPv6 packet from inside to a NAT64 prefix is one for the NAT.
+/// RFC 6146 §3.5, §5.4: does an IPv6 packet come from within a NAT64 prefix? Whatever interface it came by and whatever it is
+/// to, it is dropped, and first of all: nobody is answered there.
+#[inline]
+fn is_from_prefix(nat: &Nat, meta: &Meta) -> bool {
+    meta.family == Family::V6 && nat.directory().is_embedded(meta.flow.vrf, meta.flow.src6)
+}
+
+/// An IPv6 packet from inside to a NAT64 prefix is one for the NAT. From anywhere else it is for nobody: no route leads what
+/// stands for an IPv4 host out as IPv6.
 fn admit(nat: &Nat, plan: &Plan, meta: &mut Meta) -> Result<(), Reason> {
-    let is_inside = plan.line(meta.ingress).is_some_and(|line| line.side == Side::Inside);
-    if is_inside && nat.admit(&mut meta.flow)? {
-        meta.direction = Some(Direction::Out);
+    let flow = &mut meta.flow;
+    if plan.line(meta.ingress).is_some_and(|line| line.side == Side::Inside) {
+        if nat.admit(flow)? {
+            meta.direction = Some(Direction::Out);
+        }
+        return Ok(());
     }
-    Ok(())
+    let leaves = || matches!(plan.route6(meta.vrf, flow.dst6), Some(Hop::Neighbour { .. }));
+    let is_lost = nat.directory().is_embedded(flow.vrf, flow.dst6) && leaves();
+    if is_lost { Err(Reason::NotForwarding) } else { Ok(()) }
 }
