@@ -318,6 +318,7 @@ impl Nat {
         }
         if mapping.is_six() {
             self.set_six(&mut line, &mapping)?;
+            self.check_remote(&line)?;
         } else {
             (line.l3_delta, line.l4_delta) = deltas(&line);
         }

@@ -172,6 +172,7 @@ impl Nat {
         };
         if mapping.is_six() {
             self.set_six(&mut session, mapping).ok()?;
+            self.check_remote(&session).ok()?;
         } else {
             (session.l3_delta, session.l4_delta) = deltas(&session);
         }

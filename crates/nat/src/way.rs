@@ -31,10 +31,16 @@ pub struct Way {
 }
 
 impl Way {
-    /// The IPv6 address that stands for an IPv4 one, host byte order (RFC 6146 §3.5.4).
+    /// The IPv6 address that stands for the IPv4 one of a session, host byte order (RFC 6146 §3.5.4).
     #[must_use]
     pub fn embed(&self, ip: u32) -> u128 {
         self.prefix.map_or(0, |prefix| prefix.embed(ip))
+    }
+
+    /// The same for any address; `None` where the prefix may not stand for it (RFC 6052 §3.1).
+    #[must_use]
+    pub fn embed_checked(&self, ip: u32) -> Option<u128> {
+        self.prefix?.embed_checked(ip).ok()
     }
 
     /// The IPv6 address that stands for the remote, host byte order.
@@ -50,7 +56,7 @@ impl Nat {
     ///
     /// # Errors
     /// What may not be translated: a source within a prefix (RFC 6146 §3.5), a destination that stands for no IPv4 host
-    /// (RFC 6052 §3.1), a source that no instance serves, an ICMPv6 message that has no counterpart.
+    /// (RFC 6052 §3.1), a source that no instance serves (of all but errors), an ICMPv6 message that has no counterpart.
     pub fn admit(&self, flow: &mut Flow) -> Result<bool, Reason> {
         if flow.family != Family::V6 || !self.directory.has_nat64() {
             return Ok(false);
@@ -61,7 +67,9 @@ impl Nat {
             return Err(Reason::Nat64SourceInvalid);
         }
         check_embedded(&found)?;
-        if !found.served {
+        // Who sent an error does not matter, only what it quotes (RFC 6146 §3.4, RFC 4787 REQ-12a): it comes from routers on
+        // the way, too, which are no subscribers.
+        if !found.served && flow.kind != Kind::IcmpError {
             return Err(Reason::NatSubscriberDenied);
         }
         (flow.dst, flow.via) = (found.address, found.via);
@@ -121,6 +129,14 @@ impl Nat {
         line.l3_delta = host.via;
         line.l4_delta = transport_delta(line, prefix).to_bits();
         Ok(())
+    }
+
+    /// RFC 6052 §3.1, coming in: the well-known prefix stands for no remote that is not global. A packet from inside to
+    /// one was not admitted.
+    pub(crate) fn check_remote(&self, line: &Session) -> Result<(), Reason> {
+        let prefix = self.directory.prefix_of(line.via());
+        let stands = prefix.is_none_or(|prefix| prefix.embed_checked(line.remote_ip).is_ok());
+        if stands { Ok(()) } else { Err(Reason::Nat64NonGlobal) }
     }
 }
 

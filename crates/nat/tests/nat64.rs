@@ -237,6 +237,43 @@ fn packets_that_may_not_be_translated_are_named() {
     assert_eq!(plain.via, 0);
 }
 
+/// RFC 6146 §3.4, RFC 4787 REQ-12a: an error comes from routers on the way too, which no instance serves.
+#[test]
+fn errors_are_admitted_whoever_sent_them() {
+    let w = world(nat64());
+    let from = |src, kind| Flow { kind, ..flow6(Proto::Icmp, (src, 0), ("2001:db8:64::8.8.8.8", 0), 2) };
+    assert_eq!(w.nats[0].admit(&mut from("3fff::1", Kind::IcmpError)), Ok(true));
+    let forged = w.nats[0].admit(&mut from("2001:db8:64::1", Kind::IcmpError));
+    assert_eq!(forged, Err(Reason::Nat64SourceInvalid));
+}
+
+/// RFC 6052 §3.1: the well-known prefix stands for no private address, whichever side begins; another prefix does.
+#[test]
+fn well_known_prefix_never_stands_for_private_senders() {
+    let mut w = world(nat64());
+    let own = udp6(&mut w, ("2001:db8::1", 9), ("2001:db8:64::8.8.8.8", 53)).unwrap();
+    let known = udp6(&mut w, ("2001:db8::1", 9), ("64:ff9b::8.8.8.8", 53)).unwrap();
+    let stranger = e("10.1.1.1:5");
+    assert!(back(&mut w, &frames::udp(stranger, own)).is_ok());
+    assert_eq!(back(&mut w, &frames::udp(stranger, known)), Err(Reason::Nat64NonGlobal));
+    assert!(back(&mut w, &frames::udp(e("9.9.9.9:5"), known)).is_ok());
+    let error = |about: Vec<u8>| frames::icmp_error(3, 1, addr("9.9.9.9"), known.ip, &about, 99);
+    let about = back(&mut w, &error(frames::udp(known, stranger)));
+    assert_eq!(about, Err(Reason::NatIcmpNoSession));
+    assert_eq!(w.session_count(), 4);
+    ends_empty(&mut w);
+}
+
+/// RFC 6146 §3.4: without its gateway ESP is as foreign to a NAT64 as any other protocol.
+#[test]
+fn esp_to_a_nat64_is_foreign() {
+    for (it, reason) in [(nat64(), Reason::Nat64ProtocolUnsupported), (instance(), Reason::NatNoMapping)] {
+        let mut w = world(it);
+        let esp = frames::raw(50, addr("198.51.100.7"), addr("192.0.2.1"));
+        assert_eq!(back(&mut w, &esp), Err(reason));
+    }
+}
+
 /// RFC 6146 §3.5.2.2: TCP opens by SYN, is found from outside, and ends by the timers of its state.
 #[test]
 fn tcp_follows_its_states() {

@@ -79,6 +79,11 @@ impl Worker {
             moved.map(|moved| Moved { start: moved.start + l3, end: moved.end + l3, ..moved })
         };
         let moved = moved.map_err(|refused| reason_of(refused, meta))?;
+        // An atomic fragment (RFC 6946 §2) has a number of its host's, which hosts behind one address may share; it leaves
+        // with one as all whole packets have (RFC 6864 §5.3.1).
+        if !meta.is_fragment {
+            meta.fragment_id = identification;
+        }
         meta.flow.via = 0;
         (meta.flow.src, meta.flow.dst, meta.destination) = (here.0.ip, here.1.ip, here.1.ip);
         became(frame, meta, Family::V4, moved, &link)
@@ -102,8 +107,12 @@ impl Worker {
         let v6 = |src, dst, ports| V6Way { src, dst, ports, mtu: MTU_UNKNOWN };
         let here = (way.remote6(), way.inside6);
         let moved = if meta.flow.kind == Kind::IcmpError {
+            let Some(source) = self.error_source6(meta, way, vrf, source) else {
+                frame.trim_front(room);
+                return Err(Reason::Nat64NonGlobal);
+            };
             let way = V6ErrorWay {
-                outer: v6(self.error_source6(meta, way, vrf, source), here.1, Ports::KEEP),
+                outer: v6(source, here.1, Ports::KEEP),
                 inner: v6(here.1, here.0, Ports { src: Some(way.inside_port), dst: None }),
                 mtus: Mtus::UNKNOWN,
             };
@@ -131,10 +140,14 @@ impl Worker {
         if meta.own && own != 0 { own } else { way.outside.ip }
     }
 
-    /// The address of an error from IPv4: of the router its own, else the one that stands for the sender.
-    fn error_source6(&self, meta: &Meta, way: &Way, vrf: VrfId, sender: u32) -> u128 {
-        let own = self.plan.line_behind(self.plan.route6(vrf, way.inside6)).map_or(0, |line| line.address6);
-        if meta.own && own != 0 { own } else { way.embed(sender) }
+    /// The address of an error from IPv4: of the router its own, else the one that stands for the sender. Where none may, as
+    /// behind the well-known prefix for a router with a private address (RFC 6052 §3.1), the router's own again: what the
+    /// error says is needed, path MTU discovery above all.
+    fn error_source6(&self, meta: &Meta, way: &Way, vrf: VrfId, sender: u32) -> Option<u128> {
+        let line = self.plan.line_behind(self.plan.route6(vrf, way.inside6));
+        let own = line.map(|line| line.address6).filter(|own| *own != 0);
+        let stands = way.embed_checked(sender);
+        if meta.own { own.or(stands) } else { stands.or(own) }
     }
 }
 

@@ -90,8 +90,11 @@ impl Worker {
     fn owner_of_error(&self, meta: &Meta, frame: Option<&Frame>) -> Option<carrack_base::WorkerId> {
         let packet = frame?.bytes().get(usize::from(meta.flow.l4) + 8..)?;
         if meta.flow.is_six() {
+            // Several instances may have the prefix: whose it is tells the quoted host, not the router that sent the error.
             let inner = Ipv6View::parse_quoted(packet).ok()?;
-            return Some(self.nat.directory().owner_of_six(meta.flow.vrf, meta.flow.via, inner.dst()));
+            let (directory, vrf, host) = (self.nat.directory(), meta.flow.vrf, inner.dst());
+            let found = directory.embedded(vrf, host, inner.src())?;
+            return Some(directory.owner_of_embedded(vrf, host, &found));
         }
         let inner = carrack_wire::ipv4::Ipv4View::parse_quoted(packet).ok()?;
         let proto = Proto::from_ip(inner.protocol());
@@ -273,6 +276,7 @@ impl Worker {
         let is_error = meta.flow.kind == Kind::IcmpError;
         let way = if is_error { Some(self.nat.way_of_error()) } else { self.nat.way(line) };
         meta.line = line;
+        let has_number = meta.is_fragment || meta.fragment_at != 0;
         let mut crossed = match way {
             Some(way) => self.cross(frame, meta, &way, direction, vrf),
             None => Err(Reason::SnapshotStale),
@@ -284,7 +288,7 @@ impl Worker {
             meta.fate = Fate::Dropped(reason);
             return Next::Stay;
         }
-        if meta.is_fragment && direction == Direction::Out {
+        if has_number && direction == Direction::Out {
             rewrite_identification(meta, frame.bytes_mut());
         }
         if meta.traced != 0 {

@@ -215,6 +215,166 @@ fn errors_from_the_way_reach_their_host() {
     assert_eq!(world.sessions(), 1);
 }
 
+/// A router on the way to the hosts, which no instance serves.
+const ROUTER: &str = "2001:db8:9::1";
+
+/// RFC 6146 §3.4, §3.6, RFC 4787 REQ-12a: path MTU discovery works through routers that are no subscribers.
+#[test]
+fn errors_of_routers_inside_reach_the_server() {
+    let mut world = world64();
+    let outside = port_of(&world.pass(IN, &packet6(IN, A, SERVER6).udp(1_000, 53).build()).src());
+    let answer = world.pass(OUT, &packet(OUT, SERVER, POOL).udp(53, outside).build());
+    let about = answer.ip6().packet().to_vec();
+    let error = packet6(IN, ROUTER, SERVER6).icmp(2, 0, 1_300u32.to_be_bytes()).payload(&about).build();
+    let got = world.pass(IN, &error);
+    assert_eq!(got.addresses(), (POOL.into(), SERVER.into()));
+    assert_eq!((got.l4()[0], got.l4()[1]), (3, 4));
+    assert_eq!(got.l4()[8 + 22..8 + 24], outside.to_be_bytes());
+    // What it quotes must be somebody's.
+    let about = packet6(IN, SERVER6, ROUTER).udp(53, 1_000).build();
+    let error = packet6(IN, ROUTER, SERVER6).icmp(2, 0, [0, 0, 5, 0]).payload(&about[14..]).build();
+    world.dropped(IN, &error, Reason::NatIcmpNoSession);
+}
+
+/// Of instances that share a prefix each tells its subscribers apart by other bits: the quoted host says whose worker it is.
+#[test]
+fn errors_of_routers_reach_the_worker_of_the_quoted_host() {
+    let mut world = World::new(3, SIZES, HANDOVER_SLOTS, |s| {
+        add_ipv6(s);
+        serve_six(s);
+        let mut policy = (*s.nat).clone();
+        let mut other = instance(1, 0, 0, "192.0.2.2");
+        other.subscribers = vec![];
+        other.nat64 = policy.instances[0].nat64.clone().map(|nat64| Nat64 {
+            prefixes: vec![Nat64Prefix { via: 2, ..nat64.prefixes[0] }],
+            subscribers: vec!["2001:db8:3::/48".parse().unwrap()],
+            subscriber_len: 128,
+        });
+        policy.instances.push(other);
+        s.nat = std::sync::Arc::new(policy);
+    });
+    for n in 0..8 {
+        let host = format!("2001:db8:3::{n}5");
+        let sent = world.pass(TAGGED, &packet6(TAGGED, &host, SERVER6).vlan(100).udp(1_000, 53).build());
+        assert_eq!(sent.addresses().0, "192.0.2.2");
+        let about = packet6(IN, SERVER6, &host).udp(53, 1_000).build();
+        let error = packet6(IN, ROUTER, SERVER6).icmp(1, 0, [0; 4]).payload(&about[14..]).build();
+        assert_eq!(world.pass(IN, &error).addresses(), ("192.0.2.2".into(), SERVER.into()));
+    }
+}
+
+/// RFC 6052 §3.1: behind the well-known prefix nobody hears from a private address; errors of routers that have one come
+/// from the router itself.
+#[test]
+fn well_known_prefix_never_stands_for_private_addresses() {
+    const GLOBAL: &str = "8.8.8.8";
+    let mut world = world6_with(|s| {
+        serve_six(s);
+        nat(s, |i| {
+            let nat64 = i.nat64.as_mut().unwrap();
+            nat64.prefixes[0].prefix = NatPrefix::new("64:ff9b::/96".parse().unwrap()).unwrap();
+        });
+    });
+    let sent = world.pass(IN, &packet6(IN, A, "64:ff9b::8.8.8.8").udp(1_000, 53).build());
+    let outside = port_of(&sent.src());
+    world.dropped(OUT, &packet(OUT, "10.1.1.1", POOL).udp(5, outside).build(), Reason::Nat64NonGlobal);
+    assert_eq!(world.sessions(), 1);
+    let error = |from| icmp_error(OUT, from, POOL, 3, 4, sent.packet());
+    let got = world.pass(OUT, &error("10.9.9.9"));
+    assert_eq!((got.error6().0, got.addresses6()), (2, ("2001:db8:1::1".into(), A.into())));
+    let got = world.pass(OUT, &error(GLOBAL));
+    assert_eq!(got.addresses6().0, ip6_text("64:ff9b::8.8.8.8"));
+}
+
+/// RFC 6146 §3.5, RFC 6146 §5.4: what claims to come from within the prefix is dropped in silence, whatever it is to and by
+/// whichever interface; what is to the prefix from anywhere but inside goes nowhere.
+#[test]
+fn nothing_comes_from_within_the_prefix() {
+    let mut world = world64();
+    const FORGED: &str = "2001:db8:64::192.0.2.1";
+    for (port, to) in
+        [(IN, "2001:db8:ffff::7"), (IN, "2001:db8:1::1"), (IN, SERVER6), (OUT, A), (OUT, SERVER6)]
+    {
+        for ttl in [1, 64] {
+            let frame = packet6(port, FORGED, to).udp(1, 53).ttl(ttl).build();
+            world.dropped(port, &frame, Reason::Nat64SourceInvalid);
+        }
+    }
+    let lost = packet6(OUT, "2001:db8:ffff::7", SERVER6).udp(1, 53).build();
+    let answer = world.send_dropped(OUT, &lost, Reason::NotForwarding);
+    assert_eq!((answer[0].error6().0, answer[0].error6().1), (1, 1));
+    assert_eq!(world.sessions(), 0);
+}
+
+/// RFC 6864 §5.3.1: an atomic fragment's number is its host's own; behind one address it would meet another host's.
+#[test]
+fn atomic_fragments_get_numbers_of_their_own() {
+    let mut world = world64();
+    let mut ids = vec![];
+    for host in [A, B, A] {
+        let atomic = packet6(IN, host, SERVER6).fragment6(0, false, 0x1_4d4d).udp(1_000, 53).build();
+        let sent = world.pass(IN, &atomic);
+        assert!(!sent.ip().is_fragment());
+        ids.push(sent.ip().identification());
+    }
+    assert!(!ids.contains(&0x4d4d), "{ids:?}");
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 3);
+}
+
+/// RFC 1858 §4.2, RFC 3128: a second fragment that would write over the flags of a TCP header, as with IPv4.
+#[test]
+fn a_fragment_over_tcp_flags_is_refused() {
+    let mut world = world64();
+    for to in [SERVER6, "2001:db8:ffff::7"] {
+        let piece =
+            |protocol| packet6(IN, A, to).fragment6(8, false, 9).protocol(protocol).payload(&[2; 16]).build();
+        world.dropped(IN, &piece(6), Reason::Ipv6FragmentInvalid);
+    }
+}
+
+/// RFC 6146 §3.5.2.2, RFC 6146 §3.8, RFC 5382 REQ-4, REQ-8: a SYN to an outside endpoint that nobody has is held as any other;
+/// the answer goes to the host that sent it, whichever worker holds it and whichever has the host.
+#[test]
+fn the_answer_to_a_hairpinned_syn_reaches_its_host() {
+    for count in [1, 3] {
+        let mut world = World::new(count, SIZES, HANDOVER_SLOTS, |s| {
+            add_ipv6(s);
+            serve_six(s);
+        });
+        for (interface, text) in STATIONS6 {
+            world.know6(*interface, text);
+        }
+        let pool6 = format!("2001:db8:64::{POOL}");
+        for n in 0..4 {
+            let dport = 20_000 + 6_400 * n;
+            let six = packet6(IN, A, &pool6).tcp(1_000 + n, dport, flag::SYN).build();
+            let four = tcp(IN, &format!("10.0.0.5:{}", 1_000 + n), &format!("{POOL}:{dport}"), flag::SYN);
+            for frame in [six, four] {
+                assert!(world.send(IN, &frame).is_empty());
+            }
+        }
+        assert_eq!(world.held(), 8);
+        world.new_drops();
+        let sent = world.wait_ms(7_000);
+        assert_eq!(world.new_drops(), [(Reason::NatTcpUnsolicitedSyn, 8)]);
+        let (six, four): (Vec<_>, Vec<_>) = sent.iter().partition(|sent| sent.to == mac6(A).0);
+        assert_eq!((six.len(), four.len()), (4, 4));
+        for sent in six {
+            let (kind, code, _, quoted) = sent.error6();
+            assert_eq!((sent.port, kind, code), (IN, 1, 4));
+            assert_eq!((sent.addresses6().1, &quoted[8..24]), (A.into(), &ip6(A).to_be_bytes()[..]));
+            assert_eq!(quoted[24..40], ip6(&pool6).to_be_bytes());
+        }
+        for sent in four {
+            assert_eq!((sent.port, sent.addresses().1.as_str()), (IN, "10.0.0.5"));
+            assert_eq!((sent.l4()[0], sent.l4()[1]), (3, 3));
+            assert_eq!(sent.l4()[8 + 12..8 + 16], ip("10.0.0.5").to_be_bytes());
+        }
+    }
+}
+
 /// RFC 6146 §3.8: two hosts inside reach each other through their outside endpoints.
 #[test]
 fn hosts_hairpin() {
@@ -285,9 +445,11 @@ fn what_cannot_be_translated_is_dropped_by_name() {
     let gre = packet6(IN, A, SERVER6).protocol(47).build();
     let answer = world.send_dropped(IN, &gre, Reason::Nat64ProtocolUnsupported);
     assert_eq!((answer[0].error6().0, answer[0].error6().1), (1, 4));
-    let gre = packet(OUT, SERVER, POOL).protocol(47).build();
-    let answer = world.send_dropped(OUT, &gre, Reason::Nat64ProtocolUnsupported);
-    assert_eq!((answer[0].l4()[0], answer[0].l4()[1]), (3, 2));
+    for protocol in [47, 50] {
+        let foreign = packet(OUT, SERVER, POOL).protocol(protocol).build();
+        let answer = world.send_dropped(OUT, &foreign, Reason::Nat64ProtocolUnsupported);
+        assert_eq!((answer[0].l4()[0], answer[0].l4()[1]), (3, 2));
+    }
     let node_information = packet6(IN, A, SERVER6).icmp(139, 0, [0; 4]).build();
     world.dropped(IN, &node_information, Reason::IcmpTypeUnsupported);
     let echo = packet6(IN, A, SERVER6).echo_request(9, 1).build();
