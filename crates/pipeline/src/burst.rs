@@ -54,6 +54,8 @@ pub struct Meta {
     pub(crate) fragment_at: u16,
     /// Identification that fragments of this datagram leave with.
     pub(crate) fragment_id: u16,
+    /// A fragment of UDP without a checksum, which no stateful translator can make IPv6 of (RFC 6146 §3.4).
+    pub(crate) is_unsummed: bool,
     /// Session hash.
     pub(crate) hash: u64,
     /// Likely session line.
@@ -86,6 +88,7 @@ impl Default for Meta {
             fragment_at: 0,
             is_home: false,
             fragment_id: 0,
+            is_unsummed: false,
             hash: 0,
             line: NO_LINE,
             mtu: 0,

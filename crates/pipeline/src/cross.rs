@@ -96,6 +96,10 @@ impl Worker {
         way: &Way,
         vrf: VrfId,
     ) -> Result<(), Reason> {
+        // RFC 6146 §3.4: nothing is reassembled to compute one, so no fragment goes on, the later ones no more than the first.
+        if meta.is_unsummed {
+            return Err(Reason::Nat64UdpZeroChecksum);
+        }
         let (l3, link) = (usize::from(meta.flow.l3), Link::of(frame, meta));
         let packet = frame.bytes().get(l3..).and_then(|bytes| Ipv4View::parse(bytes).ok());
         let packet = packet.ok_or(Reason::Ipv4Truncated)?;

@@ -35,6 +35,8 @@ struct Datagram {
     bits: u8,
     /// Ports are known.
     known: bool,
+    /// UDP without a checksum, as its first fragment says.
+    unsummed: bool,
     waiting: u8,
     first_waiting: u32,
     last_waiting: u32,
@@ -219,11 +221,12 @@ impl Fragments {
             line.total = offset + len;
         }
         if meta.flow.kind != Kind::LaterFragment {
-            let ports = (meta.flow.sport, meta.flow.dport, meta.flow.bits);
-            if line.known && ports != (line.sport, line.dport, line.bits) {
+            let unsummed = frame.as_ref().is_some_and(|frame| is_unsummed(meta, frame.bytes()));
+            let head = (meta.flow.sport, meta.flow.dport, meta.flow.bits, unsummed);
+            if line.known && head != (line.sport, line.dport, line.bits, line.unsummed) {
                 return Outcome::Overlap;
             }
-            (line.sport, line.dport, line.bits) = ports;
+            (line.sport, line.dport, line.bits, line.unsummed) = head;
             line.known = true;
         }
         if !line.known {
@@ -374,7 +377,13 @@ impl Fragments {
     }
 }
 
-/// Gives a fragment its datagram's ports.
+/// Is a first fragment one of UDP without a checksum? One of IPv6, where it may not be so, keeps it when it is hairpinned.
+fn is_unsummed(meta: &Meta, frame: &[u8]) -> bool {
+    let at = usize::from(meta.flow.l4) + 6;
+    meta.flow.proto == Proto::Udp && frame.get(at..at + 2) == Some(&[0, 0])
+}
+
+/// Gives a fragment its datagram's ports, and tells it what else the first one knows.
 fn apply(line: &Datagram, meta: &mut Meta) {
     let flow = &mut meta.flow;
     if flow.kind == Kind::LaterFragment {
@@ -385,6 +394,7 @@ fn apply(line: &Datagram, meta: &mut Meta) {
         }
     }
     meta.fragment_id = line.new_id;
+    meta.is_unsummed = line.unsummed;
 }
 
 /// Writes the identification that keeps fragments of different subscribers behind one address apart
