@@ -189,7 +189,7 @@ reasons! {
     Nat64SourceInvalid, "nat64-source-invalid", Warning, Silent, "The IPv6 source is within a NAT64 prefix itself: it would go round for ever (RFC 6146 §3.5).";
     Nat64DestinationInvalid, "nat64-destination-invalid", Info, NetUnreachable, "The IPv4 address in the destination is none of a host, or not global behind the well-known prefix (RFC 6052 §3.1).";
     Nat64NonGlobal, "nat64-non-global", Info, Silent, "From an IPv4 address that is not global to an IPv6 host behind the well-known prefix, which may not stand for it (RFC 6052 §3.1).";
-    Nat64UdpZeroChecksum, "nat64-udp-zero-checksum", Info, Silent, "A fragment of UDP without checksum to an IPv6 host, for which IPv6 needs one: nothing is reassembled to compute it (RFC 6146 §3.4).";
+    Nat64UdpZeroChecksum, "nat64-udp-zero-checksum", Info, Silent, "UDP without checksum to an IPv6 host, for which IPv6 needs one: a fragment, as nothing is reassembled to compute it (RFC 6146 §3.4), or any where `zero_checksum_udp` says so.";
     // IPv6 to IPv4 and back
     XlatSegmentsLeft, "xlat-segments-left", Info, ParameterProblem, "A routing header has nodes left to visit, which IPv4 cannot say (RFC 7915 §5.1).";
     XlatExtensionBehindFragment, "xlat-extension-behind-fragment", Info, AdminProhibited, "An extension header follows the fragment header (RFC 7915 §5.1.1).";

@@ -294,6 +294,7 @@ fn serve_six(instance: &mut Instance, subscribers: Prefix6) {
         prefixes: vec![Nat64Prefix { via: 1, prefix }],
         subscribers: vec![subscribers],
         subscriber_len: 128,
+        rules: Default::default(),
     });
 }
 

@@ -8,6 +8,7 @@ mod network;
 mod port_control;
 mod siit;
 mod system;
+mod translation;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -199,8 +200,10 @@ pub fn keys() -> impl Iterator<Item = &'static KeyInfo> {
         .iter()
         .chain(network::KEYS)
         .chain(nat::KEYS)
+        .chain(translation::NAT64_KEYS)
         .chain(port_control::KEYS)
         .chain(siit::KEYS)
+        .chain(translation::SIIT_KEYS)
         .chain(logging::KEYS)
 }
 

@@ -11,7 +11,7 @@ use carrack_io::DeviceSpec;
 use carrack_nat::policy::{ExhaustedIcmp, Filtering, Limits, Logged, Mapping, Pooling, Timeouts, Unreadable};
 use carrack_pcp::Allowed;
 use carrack_pipeline::snapshot::{EamHosts, IcmpErrors, Policers, Side, Vlan};
-use carrack_xlat::ZeroUdp;
+use carrack_xlat::Rules;
 use carrack_xlat::eam::Entry;
 
 use crate::keys::KeyInfo;
@@ -336,6 +336,8 @@ pub struct Nat64Config {
     pub subscribers: Vec<At<Prefix6>>,
     /// Bits of a source that make a subscriber.
     pub subscriber_len: u8,
+    /// How headers are translated.
+    pub rules: Rules,
 }
 
 /// The server of port control.
@@ -625,12 +627,6 @@ pub struct SiitConfig {
     pub reveals_source: bool,
     /// Whether hosts with explicit mappings reach each other.
     pub hairpinning: bool,
-    /// Type of service of IPv4 packets; `None` copies the traffic class.
-    pub tos: Option<u8>,
-    /// Whether the traffic class is zero.
-    pub zero_traffic_class: bool,
-    /// To what IPv4 packets are cut that may be, bytes.
-    pub lowest_ipv6_mtu: u16,
-    /// UDP without a checksum.
-    pub zero_udp: ZeroUdp,
+    /// How headers are translated.
+    pub rules: Rules,
 }

@@ -4,6 +4,7 @@
 use carrack_config::{Compiled, Config, PortFacts, compile};
 use carrack_nat::Inside;
 use carrack_nat::policy::StaticRule;
+use carrack_xlat::{Rules, ZeroUdp};
 
 const BASE: &str = r#"
 [[interface]]
@@ -76,6 +77,23 @@ fn a_forward_leads_to_an_ipv6_host() {
     assert!(
         matches!(nat.statics[0], StaticRule::Forward { inside: i, inside_port: 8_080, .. } if i == inside)
     );
+}
+
+/// RFC 7915 §4.1, §4.5, §5.1: the same keys as those of a stateless translator.
+#[test]
+fn how_headers_are_translated_is_configured() {
+    let rules = |text: &str| compiled(text, None).snapshot.nat.instances[0].nat64.as_ref().unwrap().rules;
+    assert_eq!(rules(BASE), Rules::default());
+    let (old, length) = ("subscriber_prefix_length = 56", "subscriber_prefix_length = 56\n");
+    let keys = "tos = 32\nzero_traffic_class = true\nlowest_ipv6_mtu = 1500\nzero_checksum_udp = \"drop\"";
+    let wanted =
+        Rules { tos: Some(32), zero_traffic_class: true, lowest_ipv6_mtu: 1_500, zero_udp: ZeroUdp::Drop };
+    assert_eq!(rules(&BASE.replace(old, &format!("{length}{keys}"))), wanted);
+    refused(old, &format!("{length}lowest_ipv6_mtu = 1279 #!"), "1280");
+    refused(old, &format!("{length}lowest_ipv6_mtu = 9601 #!"), "9600");
+    refused(old, &format!("{length}tos = 256 #!"), "255");
+    refused(old, &format!("{length}zero_traffic_class = 1 #!"), "true");
+    refused(old, &format!("{length}zero_checksum_udp = \"pass\" #!"), "compute");
 }
 
 #[test]

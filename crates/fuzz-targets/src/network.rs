@@ -154,6 +154,7 @@ fn instance(generation: u64) -> Instance {
             prefixes: vec![Nat64Prefix { via: 1, prefix }],
             subscribers: vec![Prefix6::of(inside6(0), 48)],
             subscriber_len: 120,
+            rules: Default::default(),
         }),
         gateways: Protocol::ALL.to_vec(),
         unreadable: Default::default(),

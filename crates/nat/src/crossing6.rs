@@ -12,8 +12,6 @@ use crate::crossing::Crossings;
 use crate::flow::{Direction, hash_from_six};
 use crate::line::{CONTROL, HAIRPIN, REFRESH_IN, SIX, Session};
 
-/// Longest IPv4 packet that becomes an IPv6 packet which no link need cut (RFC 7915 §4.1).
-const UNCUT_MAX: u16 = 1_260;
 const DONT_FRAGMENT: u16 = 0x4000;
 
 /// A session found for a packet that changes nothing of it but counters. Nothing is done before `to_v4` or `to_v6`.
@@ -22,11 +20,13 @@ pub struct SixCrossing<'a> {
     session: &'a mut Session,
     /// What stands for the remote.
     remote6: u128,
+    /// Longest IPv4 packet that becomes an IPv6 packet which no link need cut.
+    uncut_max: u16,
 }
 
 impl Crossings<'_> {
     /// Number of the NAT64 prefix and IPv4 address of an IPv6 destination; `None` when it is of none, or of one that
-    /// several instances have.
+    /// several instances have, or whose instance sets the type of service.
     #[inline(always)]
     #[must_use]
     pub fn embedded(&self, vrf: VrfId, destination: u128) -> Option<(u16, u32)> {
@@ -70,10 +70,10 @@ impl Crossings<'_> {
         {
             return None;
         }
-        Some(SixCrossing { session, remote6: 0 })
+        Some(SixCrossing { session, remote6: 0, uncut_max: 0 })
     }
 
-    /// The session of a packet from IPv4 to an IPv6 host.
+    /// The session of a packet from IPv4 to an IPv6 host; `None` too where the instance sets the traffic class.
     #[inline(always)]
     pub fn find_to_six(
         &mut self,
@@ -92,8 +92,9 @@ impl Crossings<'_> {
         {
             return None;
         }
-        let remote6 = directory.prefix_of(session.via())?.embed(session.remote_ip);
-        Some(SixCrossing { session, remote6 })
+        let behind = directory.lane_behind(session.via())?;
+        let remote6 = behind.prefix.embed(session.remote_ip);
+        Some(SixCrossing { session, remote6, uncut_max: behind.uncut_max })
     }
 }
 
@@ -113,6 +114,14 @@ impl SixCrossing<'_> {
     #[must_use]
     pub fn inside6(&self) -> u128 {
         self.session.inside6()
+    }
+
+    /// May the IPv4 packet become IPv6 as it is: short enough for any link, or not to be cut (RFC 7915 §4.1)? `fragment` is
+    /// its word of flags and offset.
+    #[inline(always)]
+    #[must_use]
+    pub const fn needs_no_cut(&self, total: u16, fragment: u16) -> bool {
+        total <= self.uncut_max || fragment & DONT_FRAGMENT != 0
     }
 
     /// Makes an IPv4 packet of the IPv6 packet at the start of `packet`, as [`Ends::<u32>::put`] says.
@@ -138,12 +147,4 @@ impl SixCrossing<'_> {
         Ends { src: self.remote6, dst: session.inside6(), change }.put(packet, None);
         [packet[42], packet[43]] = session.inside_port.to_be_bytes();
     }
-}
-
-/// May the IPv4 packet become IPv6 as it is: short enough for any link, or not to be cut (RFC 7915 §4.1)? `fragment` is
-/// its word of flags and offset.
-#[inline(always)]
-#[must_use]
-pub const fn needs_no_cut(total: u16, fragment: u16) -> bool {
-    total <= UNCUT_MAX || fragment & DONT_FRAGMENT != 0
 }

@@ -8,7 +8,7 @@ use carrack_tables::KeyedHasher;
 
 use crate::deterministic::Deterministic;
 use crate::flow::{Flow, Inside, subscriber_hash};
-use crate::nat64::{Nat64, NatPrefix};
+use crate::nat64::{Behind, LaneBehind, Nat64, NatPrefix};
 use crate::ownership::{BlockMap, WorkerGroup};
 use crate::policy::{Assignment, Instance, Mapping, NatPolicy, StaticRule};
 use crate::rules::Rules;
@@ -114,7 +114,9 @@ pub struct Directory {
     /// NAT64 prefixes of all instances, the longest first.
     prefixes: Vec<PrefixEntry>,
     /// The same by number.
-    by_via: Vec<Option<NatPrefix>>,
+    by_via: Vec<Option<Behind>>,
+    /// The same of those that the express lane translates to IPv6 behind.
+    lane_by_via: Vec<Option<LaneBehind>>,
     /// By instance.
     nat64: Vec<Option<Nat64>>,
     hasher: KeyedHasher,
@@ -129,8 +131,8 @@ struct PrefixEntry {
     via: u16,
     prefix: NatPrefix,
     instance: InstanceId,
-    /// Another instance has it too.
-    shared: bool,
+    /// The express lane may take packets to it: no other instance has it, and their type of service is a copy.
+    lane: bool,
 }
 
 /// Where an IPv6 packet to a NAT64 prefix goes.
@@ -172,6 +174,7 @@ impl Directory {
             opens_common: policy.instances.iter().map(opens_common).collect(),
             prefixes: Vec::new(),
             by_via: Vec::new(),
+            lane_by_via: Vec::new(),
             nat64: policy.instances.iter().map(|i| i.nat64.clone()).collect(),
             hasher: KeyedHasher::new(group.seed()),
             steering: group.steering().clone(),
@@ -188,14 +191,22 @@ impl Directory {
         this.led_to = led_to(policy);
         this.led_to_six = led_to_six(policy);
         this.prefixes = prefixes_of(policy);
-        let numbers = this.prefixes.iter().map(|entry| usize::from(entry.via) + 1).max().unwrap_or(0);
-        this.by_via = vec![None; numbers];
-        for entry in &this.prefixes {
-            if let Some(place) = this.by_via.get_mut(usize::from(entry.via)) {
-                *place = Some(entry.prefix);
+        this.by_via = this.behind_by_number();
+        this.lane_by_via =
+            this.by_via.iter().map(|behind| behind.as_ref().and_then(Behind::of_lane)).collect();
+        this
+    }
+
+    fn behind_by_number(&self) -> Vec<Option<Behind>> {
+        let numbers = self.prefixes.iter().map(|entry| usize::from(entry.via) + 1).max().unwrap_or(0);
+        let mut all = vec![None; numbers];
+        for entry in &self.prefixes {
+            if let Some(place) = all.get_mut(usize::from(entry.via)) {
+                let rules = self.nat64_of(entry.instance).map(|nat64| nat64.rules).unwrap_or_default();
+                *place = Some(Behind { prefix: entry.prefix, rules });
             }
         }
-        this
+        all
     }
 
     fn add_instance(&mut self, instance: &Instance, group: &WorkerGroup) {
@@ -344,14 +355,14 @@ impl Directory {
         self.nat64_of(instance).is_some_and(|nat64| nat64.serves(source))
     }
 
-    /// The number of the prefix and the IPv4 address of a destination, where one instance alone has the prefix.
+    /// The number of the prefix and the IPv4 address of a destination, where the express lane may take a packet to it.
     #[inline(always)]
     #[must_use]
     pub fn embedded_in_own(&self, vrf: VrfId, destination: u128) -> Option<(u16, u32)> {
         let entry =
             self.prefixes.iter().find(|entry| entry.vrf == vrf && entry.prefix.contains(destination))?;
         // Checksum changes are known for the address itself, not for others with a suffix that stand for the same.
-        let is_plain = !entry.shared && entry.prefix.is_canonical(destination);
+        let is_plain = entry.lane && entry.prefix.is_canonical(destination);
         is_plain.then(|| (entry.via, entry.prefix.extract_unchecked(destination)))
     }
 
@@ -365,7 +376,18 @@ impl Directory {
     #[inline]
     #[must_use]
     pub fn prefix_of(&self, via: u16) -> Option<&NatPrefix> {
+        self.behind(via).map(|behind| &behind.prefix)
+    }
+
+    /// The same with how headers are translated.
+    pub(crate) fn behind(&self, via: u16) -> Option<&Behind> {
         self.by_via.get(usize::from(via))?.as_ref()
+    }
+
+    /// The same for the express lane; `None` too where it does not translate to IPv6 as it is configured.
+    #[inline(always)]
+    pub(crate) fn lane_behind(&self, via: u16) -> Option<&LaneBehind> {
+        self.lane_by_via.get(usize::from(via))?.as_ref()
     }
 
     /// The instance that has the prefix of that number.
@@ -522,7 +544,7 @@ fn prefixes_of(policy: &NatPolicy) -> Vec<PrefixEntry> {
             via: entry.via,
             prefix: entry.prefix,
             instance: instance.id,
-            shared: false,
+            lane: instance.nat64.as_ref().is_some_and(|nat64| nat64.rules.tos.is_none()),
         }));
     }
     all.sort_by_key(|entry| core::cmp::Reverse(entry.prefix.prefix().len()));
@@ -532,7 +554,7 @@ fn prefixes_of(policy: &NatPolicy) -> Vec<PrefixEntry> {
         };
         let shared = all.iter().filter(same).count() > 1;
         if let Some(entry) = all.get_mut(at) {
-            entry.shared = shared;
+            entry.lane &= !shared;
         }
     }
     all

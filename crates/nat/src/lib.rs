@@ -59,7 +59,7 @@ mod way;
 pub use carrack_tables::Likely;
 pub use change::{Change, Withdrawal};
 pub use crossing::{Crossing, Crossings, common_state, common_state_from_inside, opened_by};
-pub use crossing6::{SixCrossing, needs_no_cut};
+pub use crossing6::SixCrossing;
 pub use deterministic::{Deterministic, Share};
 pub use directory::{Directory, Embedded, Outside};
 pub use engine::{Nat, Verdict};

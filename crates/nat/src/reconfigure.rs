@@ -1,12 +1,12 @@
 //! What a new policy leaves as it is, and what it does not; the mappings of forward rules.
 
-use carrack_base::{Proto, Reason, VrfId, WorkerId};
+use carrack_base::{Prefix6, Proto, Reason, VrfId, WorkerId};
 
 use crate::directory::{Directory, is_exempt};
 use crate::engine::{InstanceState, Nat};
 use crate::flow::{Direction, Inside};
 use crate::line::{FORWARD, INDEPENDENT, Mapping, SIX, Session};
-use crate::nat64::Nat64;
+use crate::nat64::{Nat64, Nat64Prefix};
 use crate::policy::{Assignment, Instance, NatPolicy, StaticRule};
 use crate::pool::ForwardPorts;
 use crate::row::Endpoint;
@@ -176,7 +176,12 @@ fn reach_changed(before: &Instance, after: &Instance) -> bool {
         || before.subscribers != after.subscribers
         || before.exempt != after.exempt
         || before.statics != after.statics
-        || before.nat64 != after.nat64
+        || reach_of(before) != reach_of(after)
+}
+
+/// Which IPv6 hosts an instance serves, and by what.
+fn reach_of(instance: &Instance) -> Option<(&[Nat64Prefix], &[Prefix6], u8)> {
+    instance.nat64.as_ref().map(Nat64::reach)
 }
 
 /// Do the two give out the same ports, so that the port tables can stay?
@@ -189,7 +194,7 @@ pub(crate) fn same_ports(before: &Instance, after: &Instance) -> bool {
             a.id == b.id && a.ranges == b.ranges && (a.port_first, a.port_last) == (b.port_first, b.port_last)
         })
         && (!matches!(after.assignment, Assignment::Deterministic { .. })
-            || (before.subscribers == after.subscribers && before.nat64 == after.nat64))
+            || (before.subscribers == after.subscribers && reach_of(before) == reach_of(after)))
 }
 
 /// An instance with what is built for it.

@@ -9,7 +9,7 @@ use crate::directory::Embedded;
 use crate::engine::Nat;
 use crate::flow::{Flow, Kind};
 use crate::line::{Mapping, Session};
-use crate::nat64::NatPrefix;
+use crate::nat64::{NatPrefix, Rules};
 use crate::row::Endpoint;
 
 /// The ends of a session on both sides. A packet going out has (`inside6`, [`Way::remote6`]) before and (`outside`, `remote`)
@@ -28,6 +28,8 @@ pub struct Way {
     pub remote: Endpoint,
     /// Change of a TCP or UDP checksum going out; [`Delta::negated`] coming in.
     pub l4_delta: Delta,
+    /// How headers are translated.
+    pub rules: Rules,
 }
 
 impl Way {
@@ -110,9 +112,11 @@ impl Nat {
     }
 
     pub(crate) fn way_of(&self, session: &Session) -> Way {
+        let behind = self.directory.behind(session.via());
         Way {
             inside6: session.inside6(),
-            prefix: self.directory.prefix_of(session.via()).copied(),
+            prefix: behind.map(|behind| behind.prefix),
+            rules: behind.map(|behind| behind.rules).unwrap_or_default(),
             inside_port: session.inside_port,
             outside: session.outside(),
             remote: session.remote(),

@@ -88,6 +88,7 @@ fn any_policy(rng: &mut Rng) -> Instance {
             prefixes: vec![Nat64Prefix { via: 1, prefix }],
             subscribers: vec!["2001:db8::/120".parse().unwrap()],
             subscriber_len: one(rng, &[128, 126]),
+            rules: Default::default(),
         });
     }
     it

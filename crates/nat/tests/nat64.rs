@@ -27,6 +27,7 @@ fn nat64() -> Instance {
             prefixes: vec![prefix(1, "2001:db8:64::/96"), prefix(2, "64:ff9b::/96")],
             subscribers: vec!["2001:db8::/32".parse().unwrap()],
             subscriber_len: 128,
+            rules: Default::default(),
         });
     })
 }

@@ -53,7 +53,7 @@ impl Worker {
         let found = packet.extensions().map_err(|_| Reason::Ipv6ExtensionInvalid)?;
         let end = l3 + packet.packet().len();
         let v4 = |src, dst, ports| V4Way { src, dst, ports, identification: 0, mtu: MTU_UNKNOWN };
-        let here = (way.outside, way.remote);
+        let (here, rules) = ((way.outside, way.remote), way.rules);
         let is_error = meta.flow.kind == Kind::IcmpError;
         let identification = if is_error {
             self.rng.next_u16()
@@ -70,12 +70,12 @@ impl Worker {
                 reveal: None,
             };
             let buffer = frame.bytes_mut().get_mut(..end).unwrap_or(&mut []);
-            error_to_v4(buffer, l3, &found, &way, &Rules::default())
+            error_to_v4(buffer, l3, &found, &way, &rules)
         } else {
             let ports = Ports { src: Some(here.0.port), dst: None };
             let way = V4Way { identification, ..v4(here.0.ip, here.1.ip, ports) };
             let packet = frame.bytes_mut().get_mut(l3..end).unwrap_or(&mut []);
-            let moved = to_v4(packet, &found, &way, &Rules::default());
+            let moved = to_v4(packet, &found, &way, &rules);
             moved.map(|moved| Moved { start: moved.start + l3, end: moved.end + l3, ..moved })
         };
         let moved = moved.map_err(|refused| reason_of(refused, meta))?;
@@ -109,7 +109,7 @@ impl Worker {
         frame.prepend(room).ok_or(Reason::FrameHeadroom)?;
         let l3 = l3 + room;
         let v6 = |src, dst, ports| V6Way { src, dst, ports, mtu: MTU_UNKNOWN };
-        let here = (way.remote6(), way.inside6);
+        let (here, rules) = ((way.remote6(), way.inside6), self.rules_to_v6(way, vrf));
         let moved = if meta.flow.kind == Kind::IcmpError {
             let Some(source) = self.error_source6(meta, way, vrf, source) else {
                 frame.trim_front(room);
@@ -120,21 +120,36 @@ impl Worker {
                 inner: v6(here.1, here.0, Ports { src: Some(way.inside_port), dst: None }),
                 mtus: Mtus::UNKNOWN,
             };
-            error_to_v6(frame.bytes_mut(), l3, &way, &Rules::default())
+            error_to_v6(frame.bytes_mut(), l3, &way, &rules)
         } else {
             let way = v6(here.0, here.1, Ports { src: None, dst: Some(way.inside_port) });
-            to_v6(frame.bytes_mut(), l3, &way, &Rules::default())
+            to_v6(frame.bytes_mut(), l3, &way, &rules)
         };
         let moved = match moved {
             Ok(moved) => moved,
             Err(refused) => {
                 // As it was, for whoever tells its sender.
                 frame.trim_front(room);
-                return Err(reason_of(refused, meta));
+                return Err(match reason_of(refused, meta) {
+                    Reason::XlatUdpZeroChecksum => Reason::Nat64UdpZeroChecksum,
+                    reason => reason,
+                });
             }
         };
         (meta.flow.src6, meta.flow.dst6) = here;
         became(frame, meta, Family::V6, moved, &link)
+    }
+
+    /// The rules of a packet to an IPv6 host: one that may be cut is cut to what the link takes, too, where that is less
+    /// than every link is said to.
+    fn rules_to_v6(&self, way: &Way, vrf: VrfId) -> Rules {
+        let rules = way.rules;
+        if usize::from(rules.lowest_ipv6_mtu) <= ipv6::MTU_MIN {
+            return rules;
+        }
+        let line = self.plan.line_behind(self.plan.route6(vrf, way.inside6));
+        let takes = line.map_or(u16::MAX, |line| line.mtu);
+        Rules { lowest_ipv6_mtu: rules.lowest_ipv6_mtu.min(takes), ..rules }
     }
 
     /// RFC 7915 §5.1: the address of an error from IPv6, whose sender has no IPv4 address: of a host behind a prefix the

@@ -2,7 +2,7 @@
 
 use carrack_base::{Family, Proto};
 use carrack_frame::Frame;
-use carrack_nat::{Direction, Flow, NO_LINE, common_state, common_state_from_inside, needs_no_cut};
+use carrack_nat::{Direction, Flow, NO_LINE, common_state, common_state_from_inside};
 use carrack_vector::Pass;
 use carrack_wire::ipv6::{HEADER_LEN, is_link_local, is_multicast};
 use carrack_xlat::exchange::{SIX_BYTES, SIX_GROWTH};
@@ -156,7 +156,7 @@ impl Driver<'_> {
         let head = frame.bytes().get(l3..)?.first_chunk::<{ SIX_BYTES - SIX_GROWTH }>()?;
         let is_udp = Some(pass.state) == common_state(Proto::Udp, 0);
         let fragment = u16::from_be_bytes([head[6], head[7]]);
-        if !needs_no_cut(pass.total, fragment) || (is_udp && [head[26], head[27]] == [0, 0]) {
+        if !crossing.needs_no_cut(pass.total, fragment) || (is_udp && [head[26], head[27]] == [0, 0]) {
             return None;
         }
         let (vrf, host) = (crossing.vrf(Direction::In), crossing.inside6());

@@ -13,7 +13,7 @@ use carrack_pipeline::translators::TranslatorRow;
 use carrack_wire::checksum;
 use carrack_wire::tcp::flag;
 use carrack_xlat::eam::{EamTable, Entry};
-use carrack_xlat::{Rules, Siit};
+use carrack_xlat::{Rules, Siit, ZeroUdp};
 use common::net6::*;
 use common::*;
 
@@ -214,7 +214,7 @@ fn express_lane_and_general_stages_send_the_same_bytes_in_the_same_order() {
 /// RFC 6146 §3.6: the same between IPv6 and IPv4, beside IPv4 subscribers of the same instance.
 #[test]
 fn express_lane_and_general_stages_translate_between_versions_alike() {
-    let world64 = || {
+    let world64 = |rules: Rules| {
         world6_with(|s| {
             narrow(s);
             nat(s, |i| {
@@ -226,11 +226,22 @@ fn express_lane_and_general_stages_translate_between_versions_alike() {
                     prefixes: vec![prefix(1, "2001:db8:64::/96"), prefix(2, "2001:db8:6500::/40")],
                     subscribers: vec!["2001:db8::/32".parse().unwrap()],
                     subscriber_len: 128,
+                    rules,
                 });
             });
         })
     };
-    (1..=6).for_each(|seed| both_ways_are_one(seed, world64, any_packet_of_both));
+    let rules = Rules::default();
+    let others = [
+        rules,
+        Rules { lowest_ipv6_mtu: 1_299, zero_udp: ZeroUdp::Drop, ..rules },
+        Rules { tos: Some(9), ..rules },
+        Rules { lowest_ipv6_mtu: 9_000, zero_traffic_class: true, ..rules },
+    ];
+    (1..=8).for_each(|seed| {
+        let rules = others[seed as usize % others.len()];
+        both_ways_are_one(seed, || world64(rules), any_packet_of_both)
+    });
 }
 
 /// RFC 7915 §4, §5: the same of a stateless translator, beside a NAT and alone.

@@ -7,8 +7,9 @@ use carrack_nat::Inside;
 use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
 use carrack_nat::policy::StaticRule;
 use carrack_pipeline::mailbox::PacketFilter;
-use carrack_pipeline::snapshot::{NextHop, Route};
+use carrack_pipeline::snapshot::{NextHop, Route, Snapshot};
 use carrack_wire::tcp::flag;
+use carrack_xlat::{Rules, ZeroUdp};
 use common::net6::*;
 use common::*;
 
@@ -127,6 +128,57 @@ fn a_long_packet_that_may_be_cut_is_cut() {
     let total: usize = got.iter().map(|piece| piece.ip6().payload().len() - 8).sum();
     assert_eq!(total, 8 + data.len());
     assert!(got.iter().all(|piece| piece.ip6().packet().len() <= 1_280));
+}
+
+/// The rules of the only instance.
+fn ruled(snapshot: &mut Snapshot, rules: Rules) {
+    nat(snapshot, |i| {
+        if let Some(nat64) = &mut i.nat64 {
+            nat64.rules = rules;
+        }
+    });
+}
+
+/// RFC 7915 §4.1: to what size packets are cut is configured, and a reload changes it under a session.
+#[test]
+fn packets_are_cut_to_what_every_link_is_said_to_take() {
+    let mut world = world64();
+    let outside = port_of(&world.pass(IN, &packet6(IN, A, SERVER6).udp(1_000, 53).build()).src());
+    let long = packet(OUT, SERVER, POOL).udp(53, outside).payload(&vec![7; 1_400 - 28]).build();
+    assert_eq!(world.send(OUT, &long).len(), 2, "{:?}", world.new_drops());
+    world.reconfigure(|s| ruled(s, Rules { lowest_ipv6_mtu: 1_500, ..Rules::default() }));
+    let whole = world.pass(OUT, &long);
+    assert_eq!((whole.ip6().next_header(), whole.ip6().packet().len()), (17, 1_420));
+    assert_eq!(world.sessions(), 1);
+    // A narrower link than was said to be there.
+    world.reconfigure(|s| on(s, IF_IN, |i| i.mtu = 1_300));
+    let got = world.send(OUT, &long);
+    assert_eq!(got.len(), 2, "{:?}", world.new_drops());
+    assert!(got.iter().all(|piece| piece.ip6().packet().len() <= 1_300));
+}
+
+/// RFC 7915 §4.1, §5.1, §4.5: what else is configured.
+#[test]
+fn type_of_service_and_traffic_class_are_as_configured() {
+    let mut world = world6_with(|s| {
+        serve_six(s);
+        ruled(
+            s,
+            Rules { tos: Some(32), zero_traffic_class: true, zero_udp: ZeroUdp::Drop, ..Rules::default() },
+        );
+    });
+    // The first by the general stages, the second by a session that is there.
+    for _ in 0..2 {
+        let sent = world.pass(IN, &packet6(IN, A, SERVER6).udp(1_000, 53).tos(7).build());
+        assert_eq!(sent.ip().tos(), 32);
+        let back = packet(OUT, SERVER, POOL).udp(53, port_of(&sent.src())).tos(7);
+        assert_eq!(world.pass(OUT, &back.build()).ip6().traffic_class(), 0);
+        let bare = packet(OUT, SERVER, POOL).udp_without_checksum(53, port_of(&sent.src()));
+        world.dropped(OUT, &bare.build(), Reason::Nat64UdpZeroChecksum);
+    }
+    world.reconfigure(|s| ruled(s, Rules::default()));
+    let sent = world.pass(IN, &packet6(IN, A, SERVER6).udp(1_000, 53).tos(7).build());
+    assert_eq!(sent.ip().tos(), 7);
 }
 
 /// RFC 7915 §4.2, §5.2 and RFC 8200 §5: who sent too much hears so in his own version, with the sizes of his side.
@@ -270,6 +322,7 @@ fn errors_of_routers_reach_the_worker_of_the_quoted_host() {
             prefixes: vec![Nat64Prefix { via: 2, ..nat64.prefixes[0] }],
             subscribers: vec!["2001:db8:3::/48".parse().unwrap()],
             subscriber_len: 128,
+            rules: Default::default(),
         });
         policy.instances.push(other);
         s.nat = std::sync::Arc::new(policy);
@@ -518,7 +571,8 @@ fn the_same_host_in_two_routing_instances_has_two_ways() {
             let prefix = NatPrefix::new("2001:db8:64::/96".parse().unwrap()).unwrap();
             let (prefixes, subscribers) =
                 (vec![Nat64Prefix { via, prefix }], vec!["2001:db8:7::/48".parse().unwrap()]);
-            instance.nat64 = Some(Nat64 { prefixes, subscribers, subscriber_len: 64 });
+            instance.nat64 =
+                Some(Nat64 { prefixes, subscribers, subscriber_len: 64, rules: Default::default() });
         }
         s.nat = std::sync::Arc::new(policy);
         for (vrf, interface, gateway) in [(0, IF_IN, A), (1, IF_VLAN, "2001:db8:3::5")] {

@@ -74,6 +74,7 @@ impl Build<'_> {
             prefixes: prefixes.collect(),
             subscribers: nat64.subscribers.iter().map(|prefix| prefix.value).collect(),
             subscriber_len: nat64.subscriber_len,
+            rules: nat64.rules,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use carrack_pipeline::snapshot::{EamHosts, Route, Route6, SiitInstance};
 use carrack_xlat::eam::{EamTable, Entry};
-use carrack_xlat::{NatPrefix, Rules, Siit};
+use carrack_xlat::{NatPrefix, Siit};
 
 use super::Build;
 use crate::model::SiitConfig;
@@ -41,11 +41,6 @@ fn translator(siit: &SiitConfig) -> Siit {
         reveals_source: siit.reveals_source,
         // IPv4 hosts reach each other without the translator.
         no_hairpinning: !siit.hairpinning || siit.eam_hosts == EamHosts::Ipv4,
-        rules: Rules {
-            tos: siit.tos,
-            zero_traffic_class: siit.zero_traffic_class,
-            lowest_ipv6_mtu: siit.lowest_ipv6_mtu,
-            zero_udp: siit.zero_udp,
-        },
+        rules: siit.rules,
     }
 }

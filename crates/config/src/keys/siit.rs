@@ -1,8 +1,8 @@
 //! Keys of stateless translators.
 
 use super::Effect::{InPlace, ReDerived};
-use super::Fallback::{Absent, Required, Value};
-use super::Kind::{Flag, Int, List, Mapping, Name, Prefix, Prefix6, Range, Word};
+use super::Fallback::{Required, Value};
+use super::Kind::{Flag, List, Mapping, Name, Prefix, Prefix6, Range, Word};
 use super::{Effect, KeyInfo, SectionInfo, list, row};
 
 const ROUTES: Effect = ReDerived("the routing table");
@@ -87,37 +87,5 @@ pub(super) const KEYS: &[KeyInfo] = &[
         InPlace,
         "false",
         "IPv6 hosts with explicit mappings reach each other by their IPv4 addresses behind the prefix (RFC 7757 §4.2.1).",
-    ),
-    row(
-        (SIIT, "tos"),
-        Int(0, 255, ""),
-        Absent("copied from the traffic class"),
-        InPlace,
-        "0",
-        "Type of service of all IPv4 packets made (RFC 7915 §5.1).",
-    ),
-    row(
-        (SIIT, "zero_traffic_class"),
-        Flag,
-        Value("false"),
-        InPlace,
-        "true",
-        "The traffic class is zero instead of the type of service (RFC 7915 §4.1).",
-    ),
-    row(
-        (SIIT, "lowest_ipv6_mtu"),
-        Int(1_280, 9_600, "bytes"),
-        Value("1_280"),
-        InPlace,
-        "1_500",
-        "What every link of the IPv6 network takes: IPv4 packets that may be fragmented are cut to it (RFC 7915 §4.1).",
-    ),
-    row(
-        (SIIT, "zero_checksum_udp"),
-        Word(&["compute", "drop"]),
-        Value("\"compute\""),
-        InPlace,
-        "\"drop\"",
-        "UDP over IPv4 without a checksum gets one, or is dropped (RFC 7915 §4.5). Fragments of it are always dropped.",
     ),
 ];

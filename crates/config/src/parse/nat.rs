@@ -99,6 +99,7 @@ fn nat64(notes: &Notes, section: &Section<'_>) -> Option<Nat64Config> {
         subscribers: list("subscribers", "name the IPv6 sources, or leave the key out to serve all")
             .unwrap_or_default(),
         subscriber_len: table.value("subscriber_prefix_length"),
+        rules: super::siit::rules(&table),
     })
 }
 

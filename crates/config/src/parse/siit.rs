@@ -3,8 +3,8 @@
 use carrack_base::{Prefix4, Prefix6, Range4};
 use carrack_pipeline::snapshot::EamHosts;
 use carrack_pipeline::translators::TRANSLATORS_MAX;
-use carrack_xlat::ZeroUdp;
 use carrack_xlat::eam::Entry;
+use carrack_xlat::{Rules, ZeroUdp};
 
 use super::network::name;
 use crate::model::SiitConfig;
@@ -29,10 +29,17 @@ fn translator(notes: &Notes, mut section: Section<'_>) -> SiitConfig {
         icmp_sources: section.value::<Vec<At<Range4>>>("icmp_sources"),
         reveals_source: section.value("reveal_icmp_source"),
         hairpinning: section.value("hairpinning"),
+        rules: rules(&section),
+        name,
+    }
+}
+
+/// How headers are translated, of either kind of translator.
+pub(super) fn rules(section: &Section<'_>) -> Rules {
+    Rules {
         tos: section.get::<u8>("tos").map(|tos| tos.value),
         zero_traffic_class: section.value("zero_traffic_class"),
         lowest_ipv6_mtu: section.value("lowest_ipv6_mtu"),
         zero_udp: section.value::<ZeroUdp>("zero_checksum_udp"),
-        name,
     }
 }

@@ -65,6 +65,7 @@ pub fn serve_six(snapshot: &mut Snapshot) {
             }],
             subscribers: vec!["2001:db8:1::/48".parse().unwrap()],
             subscriber_len: 64,
+            rules: Default::default(),
         });
     });
 }

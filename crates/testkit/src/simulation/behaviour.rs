@@ -152,7 +152,12 @@ fn draw_nat64(random: &mut Random, side: usize) -> Nat64 {
     } else {
         (128, (0..links).map(|link| Prefix6::of(LINKS6 | link << 64 | 0x10, 127)).collect())
     };
-    Nat64 { prefixes: (0..count).map(prefix).collect(), subscribers, subscriber_len }
+    Nat64 {
+        prefixes: (0..count).map(prefix).collect(),
+        subscribers,
+        subscriber_len,
+        rules: Default::default(),
+    }
 }
 
 fn draw_assignment(random: &mut Random) -> Assignment {
