@@ -183,6 +183,8 @@ impl Backend for Fake {
             vlan: "100".into(),
             link: false,
             link_resumed: 3,
+            rx_nombuf: 2,
+            tx_errors: 1_001,
             mac: "02:00:00:00:00:02".into(),
             addresses: vec!["192.0.2.2/30".into(), "192.0.2.6/30".into()],
             ..inside.clone()
@@ -396,7 +398,8 @@ impl Backend for Fake {
         first.drop_n(Reason::NatPoolExhausted, 2);
         (first.rx_bytes, first.forwarded_bytes) = (64_006_400, 64_000_000);
         let second = Accounts { rx: 5, consumed: 5, ..Accounts::default() };
-        let mut counters = Counters::from_accounts(&[first, second], 3);
+        let mut counters = Counters::from_accounts(&[first, second]);
+        (counters.nic_missed, counters.nic_nombuf) = (3, 2);
         counters.engine = vec![
             EngineCounter {
                 name: "capture-lost".into(),

@@ -15,6 +15,9 @@ pub const BALANCE_METRIC: &str = "carrack_balance_packets";
 /// What devices missed, next to the equation.
 pub const MISSED_METRIC: &str = "carrack_nic_missed_packets_total";
 
+/// What found no free packet buffer, next to it.
+pub const NOMBUF_METRIC: &str = "carrack_nic_nombuf_packets_total";
+
 /// The terms of the equation: name, left side or right, metric, what it counts.
 pub const TERMS: [(&str, Side, &str, &str); 9] = [
     ("rx", Side::Left, "carrack_rx_packets_total", "packets taken from ports"),
@@ -78,7 +81,8 @@ pub fn page() -> String {
         text,
         "\nFor all workers together `handed_out` less `handed_in` is what lies in the rings between them. What a network\n\
          device missed, because nobody emptied its queue in time, never came in: `{MISSED_METRIC}`\n\
-         counts it beside the equation.\n\n\
+         counts it beside the equation, and `{NOMBUF_METRIC}` what found no free packet buffer (which a\n\
+         device may count as missed later).\n\n\
          ## Reasons for a drop\n\n\
          Severity: **info** is expected on a healthy network, **warning** says that somebody's traffic is hurt or that\n\
          somebody misbehaves, **error** that a resource of the router ran out or that something is broken. The ICMP\n\
@@ -123,7 +127,7 @@ pub fn check(root: &Path) -> Result<Vec<String>> {
     let path = "crates/api/src/server/metrics.rs";
     let served = std::fs::read_to_string(root.join(path))
         .map_err(|error| anyhow::anyhow!("reading {path}, which names the metrics: {error}"))?;
-    for metric in TERMS.iter().map(|term| term.2).chain([BALANCE_METRIC, MISSED_METRIC]) {
+    for metric in TERMS.iter().map(|term| term.2).chain([BALANCE_METRIC, MISSED_METRIC, NOMBUF_METRIC]) {
         if !served.contains(&format!("\"{metric}\"")) {
             problems.push(format!("{PAGE_PATH} names the metric {metric}, which {path} does not serve"));
         }

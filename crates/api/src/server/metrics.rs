@@ -58,6 +58,7 @@ fn counters(page: &mut Page, backend: &dyn Backend) -> Result<(), Failure> {
         ("carrack_handed_in_packets_total", "Packets taken over from other workers.", c.handed_in),
         ("carrack_handed_out_packets_total", "Packets handed to other workers.", c.handed_out),
         ("carrack_nic_missed_packets_total", "Packets that network devices missed.", c.nic_missed),
+        ("carrack_nic_nombuf_packets_total", "Packets that found no free packet buffer.", c.nic_nombuf),
     ];
     for (name, help, value) in equation {
         page.family(name, "counter", help);
@@ -86,13 +87,20 @@ fn interfaces(page: &mut Page, backend: &dyn Backend) -> Result<(), Failure> {
         page.sample("carrack_interface_link", &[("interface", &i.name)], u8::from(i.link));
     }
     type Get = fn(&crate::types::Interface) -> u64;
-    let families: [(&str, &str, Get); 6] = [
+    let families: [(&str, &str, Get); 9] = [
         ("carrack_interface_link_resumed_total", "Times the device's link came back.", |i| i.link_resumed),
         ("carrack_interface_rx_packets_total", "Packets received by the interface.", |i| i.rx_packets),
         ("carrack_interface_rx_bytes_total", "Bytes received by the interface.", |i| i.rx_bytes),
         ("carrack_interface_rx_missed_packets_total", "Packets the device missed.", |i| i.rx_missed),
+        ("carrack_interface_rx_errors_total", "Packets received damaged or too large.", |i| i.rx_errors),
+        (
+            "carrack_interface_rx_nombuf_packets_total",
+            "Packets not received because no packet buffer was free.",
+            |i| i.rx_nombuf,
+        ),
         ("carrack_interface_tx_packets_total", "Packets sent by the interface.", |i| i.tx_packets),
         ("carrack_interface_tx_bytes_total", "Bytes sent by the interface.", |i| i.tx_bytes),
+        ("carrack_interface_tx_errors_total", "Packets the device failed to send.", |i| i.tx_errors),
     ];
     for (name, help, get) in families {
         page.family(name, "counter", help);

@@ -247,6 +247,16 @@ fn metrics_name_every_reason_and_are_well_formed() {
         }
     }
     assert!(text.contains("carrack_balance_packets 0\n"));
+    // Whatever a device lost, the whole machine's and by interface.
+    for (sample, count) in [
+        ("carrack_nic_missed_packets_total", 3),
+        ("carrack_nic_nombuf_packets_total", 2),
+        ("carrack_interface_rx_errors_total{interface=\"outside\"}", 0),
+        ("carrack_interface_rx_nombuf_packets_total{interface=\"outside\"}", 2),
+        ("carrack_interface_tx_errors_total{interface=\"outside\"}", 1_001),
+    ] {
+        assert!(text.contains(&format!("\n{sample} {count}\n")), "{sample}");
+    }
 }
 
 #[test]

@@ -84,6 +84,9 @@ pub struct Counters {
     pub balance: i64,
     /// Packets that network devices missed before the router saw them; not part of the equation.
     pub nic_missed: u64,
+    /// Packets that found no free packet buffer, so that the router never saw them; not part of the equation either.
+    #[serde(default)]
+    pub nic_nombuf: u64,
     /// Bytes taken from ports, layer 2 without FCS.
     pub rx_bytes: u64,
     /// Bytes given to ports.
@@ -97,9 +100,9 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// From the accounts of all workers, worker 0 first.
+    /// From the accounts of all workers, worker 0 first; what devices lost is not among these and still zero.
     #[must_use]
-    pub fn from_accounts(workers: &[Accounts], nic_missed: u64) -> Self {
+    pub fn from_accounts(workers: &[Accounts]) -> Self {
         let mut sum = Accounts::default();
         for accounts in workers {
             sum.add(accounts);
@@ -115,7 +118,8 @@ impl Counters {
             held: sum.held,
             dropped: sum.dropped(),
             balance: clamp(sum.balance()),
-            nic_missed,
+            nic_missed: 0,
+            nic_nombuf: 0,
             rx_bytes: sum.rx_bytes,
             forwarded_bytes: sum.forwarded_bytes,
             workers: (0..=u8::MAX).zip(workers).map(|(n, a)| WorkerAccounts::new(n, a)).collect(),

@@ -36,10 +36,20 @@ pub struct Interface {
     pub rx_bytes: u64,
     /// Packets that the device itself missed.
     pub rx_missed: u64,
+    /// Packets that the device received damaged or too large.
+    #[serde(default)]
+    pub rx_errors: u64,
+    /// Packets not received because no packet buffer was free. A device that leaves them in its queue may miss them
+    /// later, and counts them again then.
+    #[serde(default)]
+    pub rx_nombuf: u64,
     /// Packets sent.
     pub tx_packets: u64,
     /// Bytes sent.
     pub tx_bytes: u64,
+    /// Packets that the device took and failed to send.
+    #[serde(default)]
+    pub tx_errors: u64,
 }
 
 /// A neighbour on an interface.

@@ -342,8 +342,8 @@ impl Backend for Daemon {
 
     fn counters(&self) -> Result<Counters, Failure> {
         let counters = self.handle.counters();
-        let missed = counters.ports.iter().map(|port| port.report.stats.rx_missed).sum();
-        let mut answer = Counters::from_accounts(&counters.workers, missed);
+        let mut answer = Counters::from_accounts(&counters.workers);
+        rows::add_lost_by_devices(&mut answer, &counters.ports);
         let events_lost: u64 = self.handle.workers().iter().map(|w| w.stats.events_lost).sum();
         answer.engine = summary::control_counters(&counters.control);
         answer.engine.push(EngineCounter {

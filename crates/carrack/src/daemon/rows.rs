@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use carrack_api::types::{
-    Block, CapturedPacket, Event, Interface, Mapping, Memory, Neighbour, PoolAddress, PortMapping, Route,
-    Session, Subscriber, TraceRecord,
+    Block, CapturedPacket, Counters, Event, Interface, Mapping, Memory, Neighbour, PoolAddress, PortMapping,
+    Route, Session, Subscriber, TraceRecord,
 };
 use carrack_base::{IfIndex, InstanceId, PoolId, Prefix6, VrfId};
 use carrack_host::NeighbourRow;
@@ -14,7 +14,7 @@ use carrack_nat::row::{
 };
 use carrack_pipeline::mailbox::{CapturePoint, CaptureSlot, TraceOutcome, TraceStep};
 use carrack_pipeline::snapshot::{NextHop, Snapshot};
-use carrack_runtime::InterfaceRow;
+use carrack_runtime::{InterfaceRow, PortRow};
 
 use crate::check::{side_text, vlan_text};
 
@@ -83,8 +83,20 @@ pub(super) fn interface(row: &InterfaceRow, device: String) -> Interface {
         rx_packets: count(stats.rx_packets),
         rx_bytes: count(stats.rx_bytes),
         rx_missed: count(stats.rx_missed),
+        rx_errors: count(stats.rx_errors),
+        rx_nombuf: count(stats.rx_nombuf),
         tx_packets: count(stats.tx_packets),
         tx_bytes: count(stats.tx_bytes),
+        tx_errors: count(stats.tx_errors),
+    }
+}
+
+/// Adds what devices lost before a worker could see it. The two stay apart: a device may count a packet that found no
+/// buffer as missed later.
+pub(super) fn add_lost_by_devices(answer: &mut Counters, ports: &[PortRow]) {
+    for port in ports {
+        answer.nic_missed += port.report.stats.rx_missed;
+        answer.nic_nombuf += port.report.stats.rx_nombuf;
     }
 }
 
@@ -433,7 +445,47 @@ fn ends(outcome: TraceOutcome) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use carrack_base::PortId;
+    use carrack_io::{LinkInfo, MacAddress, PortStats};
+    use carrack_pipeline::snapshot::{self, IcmpErrors, Side, Vlan};
+    use carrack_runtime::PortReport;
+    use carrack_wire::MacAddr;
+
     use super::*;
+
+    #[test]
+    fn whatever_a_device_lost_is_shown_once() {
+        let stats =
+            PortStats { rx_missed: 1, rx_errors: 2, rx_nombuf: 3, tx_errors: 4, ..PortStats::default() };
+        let link = LinkInfo { mac: MacAddress([2; 6]), mtu: 1_500, up: true, speed_mbps: None };
+        let report = PortReport { link, stats };
+        let port = PortRow { id: PortId(0), name: "inside".into(), report, resumed: 0 };
+        let row = |vlan| InterfaceRow {
+            interface: snapshot::Interface {
+                id: IfIndex(0),
+                name: "inside".into(),
+                port: PortId(0),
+                vlan,
+                mac: MacAddr([2; 6]),
+                vrf: VrfId(0),
+                side: Side::Inside,
+                up: true,
+                mtu: 1_500,
+                addresses: Vec::new(),
+                ipv6: None,
+                urpf: false,
+                icmp_errors: IcmpErrors::All,
+            },
+            vrf: "default".into(),
+            port: port.clone(),
+        };
+        let lost = |i: Interface| [i.rx_missed, i.rx_errors, i.rx_nombuf, i.tx_errors];
+        assert_eq!(lost(interface(&row(Vlan::None), String::new())), [1, 2, 3, 4]);
+        assert_eq!(lost(interface(&row(Vlan::Single(100)), String::new())), [0; 4]);
+        let mut answer = Counters::default();
+        add_lost_by_devices(&mut answer, &[port.clone(), port.clone()]);
+        assert_eq!((answer.nic_missed, answer.nic_nombuf), (2, 6));
+    }
 
     #[test]
     fn memory_of_workers_on_one_socket_is_added_up_and_sockets_stay_apart() {

@@ -9,7 +9,12 @@ use crate::human::{duration, number};
 use crate::table::{Streaming, Table, left, right};
 
 pub fn interfaces(out: &mut dyn Write, all: Vec<Interface>) -> io::Result<()> {
-    let mut table = Table::new(&[
+    // Rarely anything but zero, so that their columns are there only when needed.
+    type Get = fn(&Interface) -> u64;
+    let faults: [(&'static str, Get); 3] =
+        [("RX ERRORS", |i| i.rx_errors), ("RX NO BUFFER", |i| i.rx_nombuf), ("TX ERRORS", |i| i.tx_errors)];
+    let faults: Vec<_> = faults.into_iter().filter(|(_, get)| all.iter().any(|i| get(i) > 0)).collect();
+    let mut columns = vec![
         left("NAME"),
         left("STATE"),
         right("RESUMED"),
@@ -21,16 +26,18 @@ pub fn interfaces(out: &mut dyn Write, all: Vec<Interface>) -> io::Result<()> {
         right("RX PACKETS"),
         right("RX MISSED"),
         right("TX PACKETS"),
-        left("DEVICE"),
-        left("ADDRESSES"),
-    ]);
+    ];
+    columns.extend(faults.iter().map(|(name, _)| right(name)));
+    columns.extend([left("DEVICE"), left("ADDRESSES")]);
+    let mut table = Table::new(&columns);
     for i in all {
         let state = match (i.up, i.link) {
             (false, _) => "off",
             (true, false) => "no link",
             (true, true) => "up",
         };
-        table.row(vec![
+        let counts: Vec<_> = faults.iter().map(|(_, get)| number(get(&i))).collect();
+        let mut cells = vec![
             i.name,
             state.into(),
             number(i.link_resumed),
@@ -42,9 +49,10 @@ pub fn interfaces(out: &mut dyn Write, all: Vec<Interface>) -> io::Result<()> {
             number(i.rx_packets),
             number(i.rx_missed),
             number(i.tx_packets),
-            dash(i.device),
-            dash(i.addresses.join(" ")),
-        ]);
+        ];
+        cells.extend(counts);
+        cells.extend([dash(i.device), dash(i.addresses.join(" "))]);
+        table.row(cells);
     }
     table.print(out, "no interfaces")
 }
@@ -87,4 +95,24 @@ impl ShowRows for Routes {
 
 fn dash(text: String) -> String {
     if text.is_empty() { "-".into() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_have_a_column_only_where_there_are_some() -> io::Result<()> {
+        let shown = |all: &[Interface]| {
+            let mut out = Vec::new();
+            interfaces(&mut out, all.to_vec())?;
+            Ok::<_, io::Error>(String::from_utf8_lossy(&out).into_owned())
+        };
+        let well = Interface { name: "a".into(), ..Interface::default() };
+        let text = shown(std::slice::from_ref(&well))?;
+        assert!(!text.contains("ERRORS") && !text.contains("BUFFER"), "{text}");
+        let text = shown(&[well, Interface { rx_errors: 7, ..Interface::default() }])?;
+        assert!(text.contains("RX ERRORS") && !text.contains("TX ERRORS"), "{text}");
+        Ok(())
+    }
 }

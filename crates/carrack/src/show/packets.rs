@@ -27,7 +27,9 @@ pub fn counters(out: &mut dyn Write, c: Counters) -> io::Result<()> {
     let verdict = if c.balance == 0 { "every packet is accounted for" } else { "A DEFECT: please report it" };
     writeln!(out, "\nbalance {}: {verdict}", signed(c.balance))?;
     let (rx, tx) = (bytes(c.rx_bytes), bytes(c.forwarded_bytes));
-    writeln!(out, "{rx} received, {tx} forwarded, {} packets missed by devices\n", number(c.nic_missed))?;
+    let (missed, nombuf) = (number(c.nic_missed), number(c.nic_nombuf));
+    writeln!(out, "{rx} received, {tx} forwarded")?;
+    writeln!(out, "packets that devices missed: {missed}; that found no free buffer: {nombuf}\n")?;
     let mut table = Table::new(&[right("DROPPED"), left("SEVERITY"), left("REASON"), left("MEANING")]);
     for r in c.reasons {
         table.row(vec![number(r.count), r.severity, r.name, r.description]);
