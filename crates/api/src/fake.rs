@@ -13,10 +13,10 @@ use crate::filter::{
     DeterministicQuery, EventQuery, PacketQuery, PortMappingDelete, PortMappingQuery, RowFilter,
 };
 use crate::types::{
-    AddressMapping, Block, CapturedPacket, ConfigText, Counters, Deleted, Deterministic, DropCount,
-    EngineCounter, Event, Graph, GraphNode, Health, Instance, Interface, Mapping, Memory, NamedCount,
-    Neighbour, PoolAddress, PortMapping, ReloadChange, ReloadReport, Route, Session, SessionKey, StageClocks,
-    StateCount, Subscriber, TraceRecord, Translator, Version, Worker,
+    AddressMapping, AddressShare, Block, CapturedPacket, ConfigText, Counters, Deleted, Deterministic,
+    DropCount, EngineCounter, Event, Graph, GraphNode, Health, Instance, Interface, Mapping, Memory,
+    NamedCount, Neighbour, PoolAddress, PortMapping, ReloadChange, ReloadReport, Route, Session, SessionKey,
+    StageClocks, StateCount, Subscriber, TraceRecord, Translator, Version, Worker,
 };
 
 /// A backend with fixed answers.
@@ -338,7 +338,13 @@ impl Backend for Fake {
             blocks_used: 2,
             subscribers: 2,
             sessions: self.sessions,
-            tcp_states: vec![StateCount { state: "established".into(), sessions: 2 }],
+            tcp_states: vec![
+                StateCount { state: "established".into(), sessions: 2 },
+                StateCount { state: "reset".into(), sessions: 0 },
+            ],
+            address_shares: vec![AddressShare { pool: "p1".into(), ports: 64_512, blocks: 252 }],
+            subscribers_capacity: 65_536,
+            sessions_capacity: 1_048_576,
             sessions_udp: 1,
             mappings_udp: 3,
             ..Instance::default()

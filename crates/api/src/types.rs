@@ -20,4 +20,4 @@ pub use nat::{
 };
 pub use net::{Interface, Neighbour, Route};
 pub use port_control::PortMapping;
-pub use translation::{AddressMapping, DropCount, Instance, StateCount, Translator};
+pub use translation::{AddressMapping, AddressShare, DropCount, Instance, StateCount, Translator};

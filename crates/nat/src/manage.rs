@@ -171,6 +171,12 @@ impl Nat {
         self.tables.sessions.len()
     }
 
+    /// Sessions that have ended since start.
+    #[must_use]
+    pub const fn sessions_deleted(&self) -> u64 {
+        self.tables.sessions_removed
+    }
+
     /// Mappings now, static ones included.
     #[must_use]
     pub fn mapping_count(&self) -> usize {

@@ -36,6 +36,8 @@ pub(crate) struct Tables {
     asked: usize,
     /// Entries that found no room after all.
     pub(crate) unentered: u64,
+    /// Sessions removed since start. Those that began are these and those that live, so that making one counts nothing.
+    pub(crate) sessions_removed: u64,
     capacity: Capacity,
     backing: Backing,
     arena_bytes: usize,
@@ -154,6 +156,7 @@ impl Tables {
             entered: 0,
             asked: 0,
             unentered: 0,
+            sessions_removed: 0,
             capacity,
             backing: arena.backing(),
             arena_bytes,
@@ -458,6 +461,7 @@ impl Tables {
         self.session_index.remove(ends.inbound, id);
         self.deadlines.clear(id);
         self.sessions.free(id);
+        self.sessions_removed += 1;
         if line.flags & PERMITTED != 0 {
             self.revoke(line.mapping, line.remote_ip);
         }

@@ -59,6 +59,8 @@ pub struct WorkerStats {
     pub captures_lost: u64,
     /// Sessions now.
     pub sessions: u64,
+    /// Sessions that have ended.
+    pub sessions_deleted: u64,
     /// Mappings now.
     pub mappings: u64,
     /// Subscribers now.

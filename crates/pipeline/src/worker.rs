@@ -500,6 +500,7 @@ impl Worker {
         self.stats.events_lost = self.nat.events_lost();
         self.stats.captures_lost = self.taps.lost;
         self.stats.sessions = self.nat.session_count() as u64;
+        self.stats.sessions_deleted = self.nat.sessions_deleted();
         self.stats.mappings = self.nat.mapping_count() as u64;
         self.stats.subscribers = self.nat.subscriber_count() as u64;
         self.stats.gateways = self.nat.gateway_counts();

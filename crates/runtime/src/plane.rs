@@ -52,12 +52,13 @@ impl DataPlane for Worker {
             events_lost,
             captures_lost,
             sessions,
+            sessions_deleted,
             mappings,
             subscribers,
             gateways,
         } = Worker::stats(self);
         out.extend_from_slice(&[*bursts, *packets, *events_lost, *captures_lost]);
-        out.extend_from_slice(&[*sessions, *mappings, *subscribers]);
+        out.extend_from_slice(&[*sessions, *sessions_deleted, *mappings, *subscribers]);
         out.extend_from_slice(burst_sizes);
         for StageStats { packets, cycles } in stages {
             out.extend_from_slice(&[*packets, *cycles]);
@@ -68,10 +69,11 @@ impl DataPlane for Worker {
 
 /// Words that [`DataPlane::write_stats`] writes.
 pub(crate) const STATS_WORDS: usize =
-    7 + 7 + 2 * STAGES.len() + size_of::<GatewayCounts>() / size_of::<u64>();
+    8 + 7 + 2 * STAGES.len() + size_of::<GatewayCounts>() / size_of::<u64>();
 
 pub(crate) fn read_stats(words: &mut Words<'_>) -> WorkerStats {
-    let [bursts, packets, events_lost, captures_lost, sessions, mappings, subscribers] = words.take();
+    let [bursts, packets, events_lost, captures_lost] = words.take();
+    let [sessions, sessions_deleted, mappings, subscribers] = words.take();
     let burst_sizes = words.take();
     let stages = std::array::from_fn(|_| {
         let [packets, cycles] = words.take();
@@ -79,5 +81,6 @@ pub(crate) fn read_stats(words: &mut Words<'_>) -> WorkerStats {
     });
     let gateways: GatewayCounts = std::array::from_fn(|_| words.take());
     let figures = WorkerStats { bursts, packets, burst_sizes, stages, ..WorkerStats::default() };
-    WorkerStats { events_lost, captures_lost, sessions, mappings, subscribers, gateways, ..figures }
+    let figures = WorkerStats { events_lost, captures_lost, gateways, ..figures };
+    WorkerStats { sessions, sessions_deleted, mappings, subscribers, ..figures }
 }

@@ -30,11 +30,20 @@ pub struct Instance {
     pub blocks_total: u64,
     /// Port blocks in use.
     pub blocks_used: u64,
+    /// What an address of each pool has to give, where ports are given out in blocks.
+    #[serde(default)]
+    pub address_shares: Vec<AddressShare>,
     /// Subscribers with sessions, mappings or blocks.
     pub subscribers: u64,
+    /// Subscribers that the tables of all workers hold at most, all instances together.
+    #[serde(default)]
+    pub subscribers_capacity: u64,
     /// Sessions.
     pub sessions: u64,
-    /// TCP sessions by state, those that there are.
+    /// Sessions that the tables of all workers hold at most, all instances together.
+    #[serde(default)]
+    pub sessions_capacity: u64,
+    /// TCP sessions by state, every state, the most common first.
     pub tcp_states: Vec<StateCount>,
     /// UDP sessions.
     pub sessions_udp: u64,
@@ -54,6 +63,17 @@ pub struct Instance {
     pub sessions_per_subscriber_max: u32,
     /// Most ports of a subscriber; 0 for any number.
     pub ports_per_subscriber_max: u32,
+}
+
+/// What one address of a pool has to give.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AddressShare {
+    /// The pool.
+    pub pool: String,
+    /// Ports of an address, per protocol.
+    pub ports: u32,
+    /// Port blocks of an address.
+    pub blocks: u32,
 }
 
 /// TCP sessions in a state.

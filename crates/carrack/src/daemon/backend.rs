@@ -220,6 +220,7 @@ impl Backend for Daemon {
         let mut all = translation::instances(&snapshot);
         let everything = RowFilter::default();
         translation::add_pools(&mut all, &self.pools(&everything)?);
+        translation::add_capacity(&mut all, &self.memory()?);
         for step in self.subscribers(&everything)? {
             if let Step::Row(row) = step? {
                 translation::add_subscriber(&mut all, &row);
@@ -359,6 +360,7 @@ impl Backend for Daemon {
             count: self.handle.workers().iter().map(|w| w.stats.captures_lost).sum(),
         });
         let workers = self.handle.workers();
+        answer.engine.extend(summary::session_counters(workers.iter().map(|w| &w.stats)));
         answer.engine.extend(summary::gateway_counters(workers.iter().map(|w| &w.stats.gateways)));
         answer.engine.extend(self.log.store().iter().flat_map(summary::store_counters));
         answer.engine.extend(self.log.exporters().iter().flat_map(summary::exporter_counters));

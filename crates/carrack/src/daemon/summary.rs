@@ -6,7 +6,7 @@ use carrack_base::counters::Accounts;
 use carrack_base::{REASONS, Reason};
 use carrack_nat::GatewayCounts;
 use carrack_natlog::{ExporterReport, StoreReport};
-use carrack_pipeline::stats::{STAGES, Stage};
+use carrack_pipeline::stats::{STAGES, Stage, WorkerStats};
 use carrack_runtime::{ControlCounters, WorkerReport};
 
 /// The stages with what ended in each. `packets` of a stage are those that nothing before it ended; packets that come
@@ -200,6 +200,23 @@ pub(super) fn store_counters(report: &StoreReport) -> Vec<EngineCounter> {
         ("bytes", report.bytes, "Bytes of columnar files on disk."),
     ];
     counters("store", &rows)
+}
+
+/// Sessions that began and ended on all workers. A session lives or has ended: only ends need be counted.
+pub(super) fn session_counters<'a>(
+    workers: impl Iterator<Item = &'a WorkerStats> + Clone,
+) -> [EngineCounter; 2] {
+    let deleted: u64 = workers.clone().map(|stats| stats.sessions_deleted).sum();
+    let live: u64 = workers.map(|stats| stats.sessions).sum();
+    let counter = |name: &str, description: &str, count| EngineCounter {
+        name: name.into(),
+        description: description.into(),
+        count,
+    };
+    [
+        counter("sessions-created", "NAT sessions that began.", live + deleted),
+        counter("sessions-deleted", "NAT sessions that ended, by time, command or reload.", deleted),
+    ]
 }
 
 /// What the application gateways of all workers count.

@@ -3,10 +3,12 @@
 use std::net::Ipv4Addr;
 
 use carrack_api::types::{
-    AddressMapping, DropCount, Instance, PoolAddress, StateCount, Subscriber, Translator,
+    AddressMapping, AddressShare, DropCount, Instance, Memory, PoolAddress, StateCount, Subscriber,
+    Translator,
 };
 use carrack_base::{Proto, Range4, VrfId};
 use carrack_nat::policy::{self, Assignment};
+use carrack_nat::row::TcpState;
 use carrack_pipeline::mailbox::StateRow;
 use carrack_pipeline::snapshot::{SiitInstance, Snapshot};
 use carrack_pipeline::translators::{TranslatorFigure, TranslatorRow};
@@ -47,10 +49,17 @@ fn of_policy(snapshot: &Snapshot, instance: &policy::Instance) -> Instance {
         ports: ports.to_owned(),
         block_size,
         blocks_per_subscriber,
+        tcp_states: no_tcp_sessions(),
         sessions_per_subscriber_max: instance.limits.sessions_max,
         ports_per_subscriber_max: instance.limits.ports_max,
         ..Instance::default()
     }
+}
+
+/// Every state, so that who reads the answer need not know them.
+fn no_tcp_sessions() -> Vec<StateCount> {
+    let states = (1..=u8::MAX).map(TcpState::from_u8).take_while(|state| *state != TcpState::None);
+    states.map(|state| StateCount { state: state.name().to_owned(), sessions: 0 }).collect()
 }
 
 fn range(range: &Range4) -> String {
@@ -68,7 +77,21 @@ pub fn add_pools(all: &mut [Instance], pools: &[PoolAddress]) {
         if let Some(instance) = all.iter_mut().find(|instance| instance.instance == row.instance) {
             instance.blocks_total += u64::from(row.blocks_total);
             instance.blocks_used += u64::from(row.blocks_used);
+            // All addresses of a pool are alike.
+            if row.blocks_total > 0 && instance.address_shares.iter().all(|share| share.pool != row.pool) {
+                let (pool, ports, blocks) = (row.pool.clone(), row.ports_total, row.blocks_total);
+                instance.address_shares.push(AddressShare { pool, ports, blocks });
+            }
         }
+    }
+}
+
+/// Adds for how much there is room: the tables of all workers, which instances share.
+pub fn add_capacity(all: &mut [Instance], tables: &[Memory]) {
+    let room = |name: &str| tables.iter().filter(|table| table.table == name).map(|table| table.total).sum();
+    for instance in all {
+        instance.sessions_capacity = room("sessions");
+        instance.subscribers_capacity = room("subscribers");
     }
 }
 
@@ -93,8 +116,11 @@ pub fn add_states(all: &mut [Instance], rows: &[StateRow]) {
             Proto::Icmp => instance.sessions_icmp += sessions,
             Proto::Other => instance.sessions_other += sessions,
             Proto::Tcp => {
-                let state = row.tcp.name().to_owned();
-                instance.tcp_states.push(StateCount { state, sessions });
+                let state = row.tcp.name();
+                match instance.tcp_states.iter_mut().find(|known| known.state == state) {
+                    Some(known) => known.sessions += sessions,
+                    None => instance.tcp_states.push(StateCount { state: state.to_owned(), sessions }),
+                }
             }
         }
     }
@@ -153,7 +179,6 @@ fn of_siit(snapshot: &Snapshot, siit: &SiitInstance) -> Translator {
 #[cfg(test)]
 mod tests {
     use carrack_base::{InstanceId, Reason};
-    use carrack_nat::row::TcpState;
     use carrack_pipeline::translators::Translated;
 
     use super::*;
@@ -161,6 +186,7 @@ mod tests {
     #[test]
     fn sessions_are_counted_by_kind_and_the_most_common_tcp_state_comes_first() {
         let mut all = [Instance::default(), Instance::default()];
+        all[1].tcp_states = no_tcp_sessions();
         let row = |proto, tcp, sessions| StateRow { instance: InstanceId(1), proto, tcp, sessions };
         let rows = [
             row(Proto::Tcp, TcpState::InsideInit, 2),
@@ -171,7 +197,18 @@ mod tests {
         add_states(&mut all, &rows);
         assert_eq!(all[0], Instance::default());
         let states: Vec<_> = all[1].tcp_states.iter().map(|s| (s.state.as_str(), s.sessions)).collect();
-        assert_eq!(states, [("established", 5), ("inside-init", 2)]);
+        assert_eq!(
+            states,
+            [
+                ("established", 5),
+                ("inside-init", 2),
+                ("both-fin", 0),
+                ("inside-fin", 0),
+                ("outside-fin", 0),
+                ("outside-init", 0),
+                ("reset", 0),
+            ]
+        );
         assert_eq!((all[1].sessions_udp, all[1].sessions_icmp, all[1].sessions_other), (7, 1, 0));
     }
 
@@ -232,6 +269,21 @@ mod tests {
             .for_each(|row| add_subscriber(&mut all, row));
         assert_eq!(all.each_ref().map(|i| (i.blocks_used, i.blocks_total)), [(7, 504), (1, 252)]);
         assert_eq!(all.each_ref().map(|i| (i.subscribers, i.sessions)), [(0, 0), (2, 11)]);
+        let share = AddressShare { pool: "p".into(), ports: 64_512, blocks: 252 };
+        assert_eq!(all.each_ref().map(|i| i.address_shares.clone()), [vec![share.clone()], vec![share]]);
+        let table = |socket, table: &str, total| Memory {
+            socket,
+            table: table.into(),
+            total,
+            used: 1,
+            free: 0,
+            load_percent: 0.0,
+            bytes: 0,
+            pages: "2M".into(),
+        };
+        let tables = [table(0, "sessions", 100), table(0, "subscribers", 7), table(1, "sessions", 50)];
+        add_capacity(&mut all, &tables);
+        assert_eq!(all.each_ref().map(|i| (i.sessions_capacity, i.subscribers_capacity)), [(150, 7); 2]);
         let [_, two] = all;
         assert_eq!((two.mappings_tcp, two.mappings_udp, two.mappings_icmp, two.mappings_other), (2, 4, 6, 8));
     }

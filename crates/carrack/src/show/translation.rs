@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use carrack_api::types::{Instance, Translator};
+use carrack_api::types::{AddressShare, Instance, Translator};
 
 use crate::human::{number, percent};
 use crate::table::{Table, left, right};
@@ -32,13 +32,27 @@ pub fn instances(out: &mut dyn Write, all: Vec<Instance>) -> io::Result<()> {
                 format!("{} of {}, {}", number(used), number(total), percent(used, total)),
             )?;
         }
-        line("subscribers", number(i.subscribers))?;
-        line("sessions", number(i.sessions))?;
+        let share = |s: &AddressShare| {
+            let what = format!("{} ports in {} blocks", number(s.ports.into()), number(s.blocks.into()));
+            if i.address_shares.len() > 1 { format!("{} {what}", s.pool) } else { what }
+        };
+        let shares: Vec<_> = i.address_shares.iter().map(share).collect();
+        if !shares.is_empty() {
+            line("a pool address has", shares.join(", "))?;
+        }
+        // The tables are the workers', not an instance's.
+        let of = |count, room| format!("{} (room for {} of all instances)", number(count), number(room));
+        line("subscribers", of(i.subscribers, i.subscribers_capacity))?;
+        line("sessions", of(i.sessions, i.sessions_capacity))?;
         let others = [("udp", i.sessions_udp), ("icmp", i.sessions_icmp), ("other", i.sessions_other)];
         let others = others.into_iter().filter(|(_, count)| *count > 0);
         let others: Vec<_> = others.map(|(name, count)| format!("{name} {}", number(count))).collect();
-        let tcp: Vec<_> =
-            i.tcp_states.iter().map(|s| format!("{} {}", s.state, number(s.sessions))).collect();
+        let tcp: Vec<_> = i
+            .tcp_states
+            .iter()
+            .filter(|s| s.sessions > 0)
+            .map(|s| format!("{} {}", s.state, number(s.sessions)))
+            .collect();
         line("  tcp by state", list(&tcp))?;
         line("  others", list(&others))?;
         let mappings = [

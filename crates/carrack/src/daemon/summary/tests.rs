@@ -43,3 +43,14 @@ fn every_reason_belongs_to_a_stage_that_is_shown() {
         assert_eq!(drops, 1, "{}", row.name);
     }
 }
+
+#[test]
+fn sessions_began_if_they_live_or_have_ended() {
+    let workers = [(10, 3), (5, 0)].map(|(sessions, sessions_deleted)| WorkerStats {
+        sessions,
+        sessions_deleted,
+        ..WorkerStats::default()
+    });
+    let counts = session_counters(workers.iter()).map(|counter| (counter.name, counter.count));
+    assert_eq!(counts, [("sessions-created".into(), 18), ("sessions-deleted".into(), 3)]);
+}
