@@ -44,27 +44,31 @@ impl DataPlane for Worker {
     }
 
     fn write_stats(&mut self, out: &mut Vec<u64>) {
-        let WorkerStats {
-            bursts,
-            packets,
-            burst_sizes,
-            stages,
-            events_lost,
-            captures_lost,
-            sessions,
-            sessions_deleted,
-            mappings,
-            subscribers,
-            gateways,
-        } = Worker::stats(self);
-        out.extend_from_slice(&[*bursts, *packets, *events_lost, *captures_lost]);
-        out.extend_from_slice(&[*sessions, *sessions_deleted, *mappings, *subscribers]);
-        out.extend_from_slice(burst_sizes);
-        for StageStats { packets, cycles } in stages {
-            out.extend_from_slice(&[*packets, *cycles]);
-        }
-        gateways.iter().for_each(|counts| out.extend_from_slice(counts));
+        write_stats(Worker::stats(self), out);
     }
+}
+
+fn write_stats(stats: &WorkerStats, out: &mut Vec<u64>) {
+    let WorkerStats {
+        bursts,
+        packets,
+        burst_sizes,
+        stages,
+        events_lost,
+        captures_lost,
+        sessions,
+        sessions_deleted,
+        mappings,
+        subscribers,
+        gateways,
+    } = stats;
+    out.extend_from_slice(&[*bursts, *packets, *events_lost, *captures_lost]);
+    out.extend_from_slice(&[*sessions, *sessions_deleted, *mappings, *subscribers]);
+    out.extend_from_slice(burst_sizes);
+    for StageStats { packets, cycles } in stages {
+        out.extend_from_slice(&[*packets, *cycles]);
+    }
+    gateways.iter().for_each(|counts| out.extend_from_slice(counts));
 }
 
 /// Words that [`DataPlane::write_stats`] writes.
@@ -83,4 +87,22 @@ pub(crate) fn read_stats(words: &mut Words<'_>) -> WorkerStats {
     let figures = WorkerStats { bursts, packets, burst_sizes, stages, ..WorkerStats::default() };
     let figures = WorkerStats { events_lost, captures_lost, gateways, ..figures };
     WorkerStats { sessions, sessions_deleted, mappings, subscribers, ..figures }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stats_survive_the_board() {
+        let figures = WorkerStats { bursts: 1, packets: 2, burst_sizes: [3; 7], ..WorkerStats::default() };
+        let figures = WorkerStats { events_lost: 4, captures_lost: 5, sessions: 6, ..figures };
+        let mut stats = WorkerStats { sessions_deleted: 7, mappings: 8, subscribers: 9, ..figures };
+        stats.stages.fill(StageStats { packets: 10, cycles: 11 });
+        stats.gateways.iter_mut().for_each(|counts| counts.fill(12));
+        let mut words = Vec::new();
+        write_stats(&stats, &mut words);
+        assert_eq!(words.len(), STATS_WORDS);
+        assert_eq!(read_stats(&mut Words(&words)), stats);
+    }
 }
