@@ -77,8 +77,10 @@ pub fn add_pools(all: &mut [Instance], pools: &[PoolAddress]) {
         if let Some(instance) = all.iter_mut().find(|instance| instance.instance == row.instance) {
             instance.blocks_total += u64::from(row.blocks_total);
             instance.blocks_used += u64::from(row.blocks_used);
-            // All addresses of a pool are alike.
-            if row.blocks_total > 0 && instance.address_shares.iter().all(|share| share.pool != row.pool) {
+            // All addresses of a pool are alike. A deterministic one has blocks too, but only of some of its ports.
+            if instance.ports == "blocks"
+                && instance.address_shares.iter().all(|share| share.pool != row.pool)
+            {
                 let (pool, ports, blocks) = (row.pool.clone(), row.ports_total, row.blocks_total);
                 instance.address_shares.push(AddressShare { pool, ports, blocks });
             }
@@ -239,6 +241,7 @@ mod tests {
     fn what_is_in_use_is_added_to_its_own_instance() {
         let named = |name: &str| Instance { instance: name.into(), ..Instance::default() };
         let mut all = [named("one"), named("two")];
+        (all[0].ports, all[1].ports) = ("blocks".into(), "deterministic".into());
         let pool = |instance: &str, blocks_used| PoolAddress {
             instance: instance.into(),
             pool: "p".into(),
@@ -270,7 +273,7 @@ mod tests {
         assert_eq!(all.each_ref().map(|i| (i.blocks_used, i.blocks_total)), [(7, 504), (1, 252)]);
         assert_eq!(all.each_ref().map(|i| (i.subscribers, i.sessions)), [(0, 0), (2, 11)]);
         let share = AddressShare { pool: "p".into(), ports: 64_512, blocks: 252 };
-        assert_eq!(all.each_ref().map(|i| i.address_shares.clone()), [vec![share.clone()], vec![share]]);
+        assert_eq!(all.each_ref().map(|i| i.address_shares.clone()), [vec![share], vec![]]);
         let table = |socket, table: &str, total| Memory {
             socket,
             table: table.into(),
