@@ -229,7 +229,15 @@ fn each_table_dumps_its_rows_even_through_a_ring_of_two() {
     }
     let expected = world.workers[0].nat().memory().len();
     let reader = dump(&mut world, Table::Memory, 2, |_| {});
-    assert_eq!(read(&mut world, reader).len(), expected);
+    let rows = read(&mut world, reader);
+    let tables: BTreeSet<_> =
+        rows.iter().filter_map(|row| if let Row::Memory(m) = row { Some(m.table) } else { None }).collect();
+    // The engine's, and those of the stages around it.
+    assert!(
+        ["fragments", "held-fragments", "neighbours"].iter().all(|table| tables.contains(table)),
+        "{tables:?}"
+    );
+    assert_eq!((rows.len(), tables.len()), (expected + 3, expected + 3));
 }
 
 #[test]
