@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use carrack_base::{IfIndex, Now};
+use carrack_wire::ethernet::MacAddr;
 
 /// After the check of the link-local address that they come from.
 const FIRST_NS: u64 = 1_500_000_000;
@@ -11,6 +12,10 @@ const INITIAL: u32 = 3;
 const INITIAL_NS: u64 = 16_000_000_000;
 /// `MIN_DELAY_BETWEEN_RAS`.
 const BETWEEN_NS: u64 = 3_000_000_000;
+/// `MAX_RA_DELAY_TIME`.
+const DELAY_MAX_NS: u64 = 500_000_000;
+/// Hosts that wait for an answer of their own; with more of them all are told at once.
+const ASKING_MAX: usize = 256;
 
 #[derive(Debug, Clone, Copy)]
 struct Plan {
@@ -20,10 +25,22 @@ struct Plan {
     sent: u32,
 }
 
+/// A host that asked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asking {
+    pub(crate) interface: IfIndex,
+    pub(crate) address: u128,
+    pub(crate) mac: MacAddr,
+    due: Now,
+}
+
 /// The plans of all interfaces that advertise.
 #[derive(Debug, Default)]
 pub(crate) struct Advertiser {
     plans: BTreeMap<IfIndex, Plan>,
+    asking: Vec<Asking>,
+    /// Questions so far, of which delays are drawn.
+    asked: u32,
 }
 
 impl Advertiser {
@@ -41,14 +58,41 @@ impl Advertiser {
             let kept = old.get(&id).filter(|_| !is_changed(id)).copied();
             self.plans.insert(id, kept.unwrap_or(begun));
         }
+        self.asking.retain(|asking| self.plans.contains_key(&asking.interface));
     }
 
     /// Somebody without an address asks: all are told, as soon as may be.
     pub(crate) fn hurry(&mut self, now: Now, interface: IfIndex) {
+        let soon = self.soon(now);
         if let Some(plan) = self.plans.get_mut(&interface) {
-            let earliest = plan.last.map_or(now, |last| last.plus_ns(BETWEEN_NS).max(now));
+            let earliest = plan.last.map_or(soon, |last| last.plus_ns(BETWEEN_NS).max(soon));
             plan.due = plan.due.min(earliest);
         }
+    }
+
+    /// Somebody asks who can be answered alone, soon. Who asks again meanwhile gets one answer.
+    pub(crate) fn asked_by(&mut self, now: Now, interface: IfIndex, address: u128, mac: MacAddr) {
+        let is_waiting = |asking: &Asking| (asking.interface, asking.address) == (interface, address);
+        if !self.plans.contains_key(&interface) || self.asking.iter().any(is_waiting) {
+            return;
+        }
+        if self.asking.len() >= ASKING_MAX {
+            return self.hurry(now, interface);
+        }
+        let due = self.soon(now);
+        self.asking.push(Asking { interface, address, mac, due });
+    }
+
+    /// Hosts that are to be answered now.
+    pub(crate) fn answers(&mut self, now: Now) -> Vec<Asking> {
+        self.asking.extract_if(.., |asking| asking.due <= now).collect()
+    }
+
+    /// RFC 4861 §6.2.6: after a random part of half a second, so that the routers of a link do not all answer at once.
+    fn soon(&mut self, now: Now) -> Now {
+        self.asked = self.asked.wrapping_add(1);
+        let drawn = self.asked.wrapping_add(now.ns as u32).wrapping_mul(0x9e37_79b1);
+        now.plus_ns((u64::from(drawn) * DELAY_MAX_NS) >> 32)
     }
 
     /// Interfaces on which all are to be told now.
@@ -65,7 +109,8 @@ impl Advertiser {
 
     /// When the next step is due.
     pub(crate) fn next_due(&self) -> Option<Now> {
-        self.plans.values().map(|plan| plan.due).min()
+        let asking = self.asking.iter().map(|asking| asking.due);
+        self.plans.values().map(|plan| plan.due).chain(asking).min()
     }
 }
 

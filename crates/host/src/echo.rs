@@ -57,9 +57,10 @@ pub(crate) fn reply(request: &Ipv4View<'_>) -> Result<Vec<u8>, NoReply> {
     Ok(out)
 }
 
-/// The IPv6 packet that answers the echo request `request`, from the address `own`: data returned whole.
-pub(crate) fn reply6(request: &Ipv6View<'_>, own: u128) -> Result<Vec<u8>, NoReply> {
-    let (message, to) = (request.payload(), request.src());
+/// The IPv6 packet that answers the echo request `message` in `request`, from the address `own`: data returned whole, extension
+/// headers not.
+pub(crate) fn reply6(request: &Ipv6View<'_>, message: &[u8], own: u128) -> Result<Vec<u8>, NoReply> {
+    let to = request.src();
     let sums_up = |src, dst| {
         let pseudo = checksum::pseudo_v6(src, dst, next_header::ICMPV6, message.len() as u32);
         pseudo.with_bytes(message).fold() == 0xffff

@@ -61,6 +61,9 @@ impl Host {
             self.announce6(interface, address);
         }
         self.report_groups(now);
+        for asking in self.advertiser.answers(now) {
+            self.advertise(asking.interface, asking.address, asking.mac);
+        }
         for interface in self.advertiser.step(now) {
             self.advertise(interface, ALL_NODES, multicast_mac(ALL_NODES));
         }
@@ -116,6 +119,10 @@ impl Host {
             return;
         };
         match message.class() {
+            // RFC 6980 §5: not in fragments, and nobody sends it behind other headers.
+            Class::NeighbourDiscovery if packet.next_header() != next_header::ICMPV6 => {
+                self.counters.nd_malformed += 1;
+            }
             Class::NeighbourDiscovery => self.handle_nd(now, interface, l2, &packet),
             Class::Request => self.handle_echo6(interface, l2, &packet),
             _ => self.counters.unhandled += 1,
@@ -256,7 +263,7 @@ impl Host {
             self.met(now, interface, src, mac);
         }
         if mac.is_station() {
-            self.advertise(interface, src, mac);
+            self.advertiser.asked_by(now, interface, src, mac);
         }
     }
 
@@ -350,7 +357,7 @@ impl Host {
             self.counters.unhandled += 1;
             return;
         }
-        match echo::reply6(packet, own) {
+        match echo::reply6(packet, message_of(packet), own) {
             Ok(reply) => {
                 let frame = l2::frame(l2.src, on.mac, on.vlan, ethertype::IPV6, &reply);
                 self.counters.echo_answered += 1;
@@ -376,9 +383,17 @@ fn groups_of(v6: &Ipv6Interface) -> BTreeSet<u128> {
     v6.own().map(solicited_node).chain([ALL_ROUTERS]).collect()
 }
 
-/// The ICMPv6 message of a whole packet without extension headers.
+/// The ICMPv6 message of a whole packet, behind its extension headers (RFC 8200 §4), among them the fragment header of a
+/// datagram that is whole all the same (RFC 6946 §4).
 fn icmp_of(payload: &[u8]) -> Option<(Ipv6View<'_>, Icmpv6View<'_>)> {
     let packet = Ipv6View::parse(payload).ok()?;
-    let message = Icmpv6View::parse(packet.payload()).ok()?;
-    (packet.next_header() == next_header::ICMPV6).then_some((packet, message))
+    let found = packet.extensions().ok()?;
+    let message = Icmpv6View::parse(message_of(&packet)).ok()?;
+    (found.protocol == next_header::ICMPV6 && !found.is_fragment()).then_some((packet, message))
+}
+
+/// What stands behind a packet's headers.
+fn message_of<'a>(packet: &Ipv6View<'a>) -> &'a [u8] {
+    let at = packet.extensions().map_or(0, |found| usize::from(found.offset));
+    packet.packet().get(at..).unwrap_or(&[])
 }

@@ -83,6 +83,7 @@ impl Worker {
         };
         let to = original.src();
         let Some(source) = self.source6(about, to) else { return };
+        let message = unrecognised_header(&original, about, reason).unwrap_or(message);
         // RFC 4443 §2.4 (f): errors are rate-limited.
         if !may_cause_error(&original, message) || !self.buckets.icmp_errors.take(now) {
             return;
@@ -179,6 +180,16 @@ const fn is_of_translator(reason: Reason) -> bool {
             | Reason::SiitSourceUnmapped
             | Reason::SiitDestinationUnmapped
     )
+}
+
+/// RFC 8200 §4: a header that the router itself knows nothing of is named, instead of a port that it has not.
+fn unrecognised_header(original: &Ipv6View<'_>, about: &Meta, reason: Reason) -> Option<ErrorMessage> {
+    if reason != Reason::LocalNoService || about.flow.proto != Proto::Other {
+        return None;
+    }
+    let found = original.extensions().ok().filter(|found| found.protocol != next_header::NONE)?;
+    let (code, pointer) = (parameter::UNRECOGNISED_NEXT_HEADER, u32::from(found.protocol_at));
+    Some(ErrorMessage::ParameterProblem { code, pointer })
 }
 
 fn message_for(meta: &Meta, reason: Reason) -> Option<ErrorMessage> {

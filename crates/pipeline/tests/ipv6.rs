@@ -70,6 +70,13 @@ fn the_sender_is_told_of_hop_limit_size_and_missing_routes() {
         (packet6(IN, A, "2001:db8:a::1").udp(1, 2).build(), Reason::RouteProhibit, Some((1, 1, 0))),
         (packet6(IN, A, "2001:db8:b::1").udp(1, 2).build(), Reason::RouteBlackhole, None),
         (packet6(IN, A, "2001:db8:1::1").udp(1, 2).build(), Reason::LocalNoService, Some((1, 4, 0))),
+        // RFC 8200 §4: a protocol that the router does not know, by the octet that names it.
+        (packet6(IN, A, "2001:db8:1::1").protocol(132).build(), Reason::LocalNoService, Some((4, 1, 6))),
+        (
+            packet6(IN, A, "2001:db8:1::1").hop_by_hop(&[5, 2, 0, 0]).protocol(132).build(),
+            Reason::LocalNoService,
+            Some((4, 1, 40)),
+        ),
         (packet6(IN, "fe80::5", far).udp(1, 2).build(), Reason::Ipv6Scope, Some((1, 2, 0))),
     ];
     for (frame, reason, error) in cases {
