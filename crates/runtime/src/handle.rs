@@ -186,7 +186,10 @@ impl Handle {
             Row::Memory(row) => Some(row),
             _ => None,
         })?;
-        Ok(rows.collect())
+        // Workers answer side by side; what is read is one worker's tables after another's.
+        let mut rows: Vec<_> = rows.collect();
+        rows.sort_by_key(|(worker, _)| *worker);
+        Ok(rows)
     }
 
     /// How many sessions there are of each kind, all workers together.

@@ -331,6 +331,7 @@ fn budget_counts_every_table_that_the_workers_then_have() {
 fn memory_is_near_its_worker_or_that_is_told() {
     let rig = rig(2);
     let rows = rig.runtime.handle().memory().unwrap();
+    assert!(rows.is_sorted_by_key(|(worker, _)| *worker), "workers' tables are mixed");
     // One node: where the kernel tells it, it is that of all processors.
     if !Path::new("/sys/devices/system/node/node1").exists() {
         assert!(rows.iter().all(|(_, row)| row.node.unwrap_or(0) == 0));
