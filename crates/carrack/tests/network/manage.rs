@@ -6,7 +6,7 @@ use carrack_lab::plan::{self, Ns};
 use carrack_lab::{Finished, Io, Lab};
 use serde_json::{Value, json};
 
-use crate::{LIMIT, assert_conservation, lab, must, pings, plain, replace};
+use crate::{LIMIT, assert_conservation, counters, lab, must, pings, plain, replace};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const BASE: &str = "https://127.0.0.1:8443";
@@ -50,6 +50,9 @@ fn the_api_over_tcp_answers_only_with_tls_and_the_token_and_deletes_by_batch() {
         assert_eq!(done.stdout, format!("{{\"deleted\":{expected}}}200"), "{}", done.describe());
     }
     assert!(!sessions(&lab).iter().any(|row| row["protocol"] == "icmp"));
+    let (created, deleted) = (engine_count(&lab, "sessions-created"), engine_count(&lab, "sessions-deleted"));
+    assert!(deleted >= count as u64, "{deleted} of {count}");
+    assert!(created >= deleted, "{created} created, {deleted} deleted");
     assert!(pings(&lab, Ns::Sub1, plan::SERVER), "a deleted session comes back with the next packet");
     assert_conservation(&lab);
 }
@@ -66,6 +69,13 @@ fn curl(lab: &Lab, token: Option<&str>, path: &str, more: &[&str]) -> Finished {
     words.extend(more);
     words.push(&url);
     lab.exec(Ns::Carrack, &words, LIMIT).unwrap().success().unwrap()
+}
+
+/// One of the engine's own counters, 0 when it is not told.
+fn engine_count(lab: &Lab, name: &str) -> u64 {
+    let all = counters(lab);
+    let rows = all["engine"].as_array().cloned().unwrap_or_default();
+    rows.iter().find(|row| row["name"] == name).and_then(|row| row["count"].as_u64()).unwrap_or(0)
 }
 
 fn sessions(lab: &Lab) -> Vec<Value> {
