@@ -299,7 +299,7 @@ pub fn churn(args: &ChurnArgs) -> Result<ChurnReport, BenchError> {
     let mut picks = Random::new(args.sessions);
     let capacity = closed_loop(&mut rig, tsc, (args.seconds * 0.2).min(2.0), true, &mut picks).per_s();
     let pps = capacity * args.load / 100.0;
-    let load = Load { pps, seconds: args.seconds, both: true, ring: RING_PACKETS };
+    let load = Load::lasting(pps, args.seconds, true, RING_PACKETS);
     let seen = churn_rig(&mut rig, tsc, load, f64::from(args.rate), args.sessions)?;
     Ok(ChurnReport {
         scenario: "churn",

@@ -14,7 +14,6 @@ use crate::forward::{BenchError, SEED, pin};
 use crate::generator::{SUBSCRIBER_FIRST, Session, Translation};
 use crate::generator6::subscriber6;
 use crate::layout::{Layout, Walk};
-use crate::memory;
 use crate::offered::{Load, Outcome, Picks, Random, closed_loop, fill, offer};
 use crate::rig::{Rig, RigSpec};
 use crate::setup::Phase;
@@ -31,7 +30,7 @@ impl Crew {
             pin(0);
             return Ok(Self { rigs: vec![Rig::new(spec)?] });
         }
-        memory::check(spec)?;
+        spec.check()?;
         let group = WorkerGroup::new(workers, SEED);
         let made = std::thread::scope(|scope| {
             let build = |(id, share): (u8, Vec<u32>)| {
@@ -137,8 +136,28 @@ impl Crew {
 
     /// Offers a load, of which each worker gets an equal part.
     pub fn offer<P: Picks + Send>(&mut self, tsc: Tsc, load: Load, picks: &mut [P]) -> Outcome {
-        let part = Load { pps: load.pps / f64::from(self.workers().max(1)), ..load };
-        let outcomes = self.each(picks, |rig, picks| offer(rig, tsc, part, picks));
+        let workers = self.workers().max(1);
+        let (pps, packets) = (load.pps / f64::from(workers), load.packets.div_ceil(workers.into()));
+        self.offer_parts(tsc, picks, |_| Load { pps, packets, ..load })
+    }
+
+    /// Offers the first packet of every session at this rate, to each worker as many as it has and all for as long.
+    pub fn offer_each_once(&mut self, tsc: Tsc, pps: f64, ring: u64) -> Outcome {
+        let all: u64 = self.rigs.iter().map(|rig| u64::from(rig.layout.sessions())).sum();
+        let mut walks = self.walks();
+        self.offer_parts(tsc, &mut walks, |rig| {
+            let packets = u64::from(rig.layout.sessions());
+            Load { pps: pps * packets as f64 / all.max(1) as f64, packets, both: false, ring }
+        })
+    }
+
+    fn offer_parts<P: Picks + Send>(
+        &mut self,
+        tsc: Tsc,
+        picks: &mut [P],
+        part: impl Fn(&Rig) -> Load + Sync,
+    ) -> Outcome {
+        let outcomes = self.each(picks, |rig, picks| offer(rig, tsc, part(rig), picks));
         let is_whole = outcomes.len() == self.rigs.len();
         let all = outcomes.into_iter().reduce(Outcome::and).unwrap_or_default();
         Outcome { is_balanced: all.is_balanced && is_whole, ..all }
@@ -241,7 +260,7 @@ mod tests {
             let phase = crew.fill_all(tsc, true);
             assert_eq!(phase.sessions, u64::from(layout.sessions()), "{translation:?} {mode:?}");
             let mut picks = crew.random(layout.sessions());
-            let load = Load { pps: 20_000.0, seconds: 0.1, both: true, ring: RING_PACKETS };
+            let load = Load::lasting(20_000.0, 0.1, true, RING_PACKETS);
             let outcome = crew.offer(tsc, load, &mut picks);
             assert_eq!((outcome.offered, outcome.lost()), (4_000, 0), "{translation:?} {mode:?}");
             assert!(outcome.is_accounted() && crew.is_balanced());

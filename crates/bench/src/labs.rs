@@ -233,7 +233,7 @@ pub fn zero_loss<P: Picks + Send>(
     ok: &mut bool,
 ) -> Found {
     search(&Search::up_to(rate_max), |pps| {
-        let outcome = crew.offer(tsc, Load { pps, seconds, both, ring: RING_PACKETS }, picks);
+        let outcome = crew.offer(tsc, Load::lasting(pps, seconds, both, RING_PACKETS), picks);
         *ok &= outcome.is_accounted();
         eprintln!(
             "  {:>8.3} Mpps: {} of {} lost{}",

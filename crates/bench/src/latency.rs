@@ -137,7 +137,7 @@ pub fn latency(args: &LatencyArgs) -> Result<LatencyReport, BenchError> {
     closed_loop(&mut rig, tsc, (args.seconds * 0.05).min(0.5), false, &mut picks);
     let capacity = closed_loop(&mut rig, tsc, (args.seconds * 0.2).min(2.0), false, &mut picks).per_s();
     let pps = capacity * args.load / 100.0;
-    let load = Load { pps, seconds: args.seconds, both: false, ring: u64::MAX };
+    let load = Load::lasting(pps, args.seconds, false, u64::MAX);
     let outcome = offer(&mut rig, tsc, load, &mut picks);
     Ok(LatencyReport {
         scenario: "latency",

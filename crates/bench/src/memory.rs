@@ -37,15 +37,11 @@ fn of_worker(instance: &Instance, tables: Capacity) -> u64 {
         + (16 << 20)
 }
 
-/// Bytes that can be had: what the kernel would give, reserved huge pages included, within the control group's limit.
+/// Bytes that can be had: what the kernel would give within the control groups' limits, and reserved huge pages.
 pub fn available() -> u64 {
     let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let free =
-        field(&info, "MemAvailable:") + field(&info, "HugePages_Free:") * field(&info, "Hugepagesize:");
-    let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    let limit = number("/sys/fs/cgroup/memory.max");
-    let used = number("/sys/fs/cgroup/memory.current").unwrap_or(0);
-    free.min(limit.map_or(u64::MAX, |limit| limit.saturating_sub(used)))
+    let reserved = field(&info, "HugePages_Free:") * field(&info, "Hugepagesize:");
+    carrack_runtime::available().bytes.saturating_add(reserved)
 }
 
 /// All of the machine's memory, bytes.

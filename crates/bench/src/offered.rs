@@ -21,12 +21,19 @@ pub const RING_PACKETS: u64 = 4_096;
 pub struct Load {
     /// Packets a second from inside.
     pub pps: f64,
-    /// For how long.
-    pub seconds: f64,
+    /// So many of them.
+    pub packets: u64,
     /// The far end answers each.
     pub both: bool,
     /// Packets that may wait before more are lost; `u64::MAX` loses none.
     pub ring: u64,
+}
+
+impl Load {
+    /// At this rate for so long.
+    pub fn lasting(pps: f64, seconds: f64, both: bool, ring: u64) -> Self {
+        Self { pps, packets: (pps * seconds) as u64, both, ring }
+    }
 }
 
 /// What became of it.
@@ -119,7 +126,7 @@ pub fn offer(rig: &mut Rig, tsc: Tsc, load: Load, picks: &mut impl Picks) -> Out
     let interval = tsc.hz / load.pps.max(1.0);
     let ns_per_cycle = 1e9 / tsc.hz;
     let per_cycle = load.pps.max(1.0) / tsc.hz;
-    let total = (load.pps * load.seconds) as u64;
+    let total = load.packets;
     let mut numbers = [0; BURST_PACKETS_MAX];
     let before = rig.accounts().clone();
     let preempted = preemptions();
@@ -238,10 +245,10 @@ mod tests {
     fn a_load_far_below_what_the_router_can_arrives_whole_and_one_far_above_loses_what_is_counted() {
         let (mut rig, tsc) = (small_rig(), Tsc::measure());
         let mut picks = Random::new(1_024);
-        let low = Load { pps: 20_000.0, seconds: 0.1, both: true, ring: u64::MAX };
+        let low = Load::lasting(20_000.0, 0.1, true, u64::MAX);
         let outcome = offer(&mut rig, tsc, low, &mut picks);
         assert_eq!((outcome.offered, outcome.lost()), (4_000, 0));
-        let high = Load { pps: 1e9, seconds: 0.05, both: true, ring: RING_PACKETS };
+        let high = Load::lasting(1e9, 0.05, true, RING_PACKETS);
         let outcome = offer(&mut rig, tsc, high, &mut picks);
         assert!(outcome.missed > 10_000_000 && outcome.is_accounted(), "{} missed", outcome.missed);
     }
@@ -250,10 +257,10 @@ mod tests {
     fn a_packet_that_starts_late_is_late_by_all_that_it_waited() {
         let (mut rig, tsc) = (small_rig(), Tsc::measure());
         // Ten times what any machine does: the last packets wait for nearly all the time it takes.
-        let load = Load { pps: 2e8, seconds: 0.005, both: false, ring: u64::MAX };
+        let load = Load { pps: 2e8, packets: 1_000_000, both: false, ring: u64::MAX };
         let outcome = offer(&mut rig, tsc, load, &mut Random::new(1_024));
         let (took, longest) = (outcome.seconds, tsc.s(outcome.latency.max()));
-        assert!(longest > (took - load.seconds) * 0.9, "took {took} s, longest {longest} s");
+        assert!(longest > (took - 0.005) * 0.9, "took {took} s, longest {longest} s");
         assert_eq!(outcome.latency.total(), 1_000_000);
     }
 }

@@ -43,6 +43,15 @@ pub struct RigSpec {
 }
 
 impl RigSpec {
+    /// Is it possible, and does it fit? What is impossible is said first, whatever memory there is.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what to do instead.
+    pub fn check(&self) -> Result<(), BenchError> {
+        self.instance.check()?;
+        memory::check(self)
+    }
+
     /// Table sizes of the worker.
     pub fn sizes(&self) -> WorkerSizes {
         let mut sizes = world::sizes(self.sessions);
@@ -171,7 +180,7 @@ impl Mix {
 impl Rig {
     /// Builds the worker and touches its memory.
     pub fn new(spec: &RigSpec) -> Result<Self, BenchError> {
-        memory::check(spec)?;
+        spec.check()?;
         Self::of_worker(spec, 0, WorkerGroup::new(1, SEED), Vec::new())
     }
 
@@ -182,20 +191,6 @@ impl Rig {
         group: Arc<WorkerGroup>,
         share: Vec<u32>,
     ) -> Result<Self, BenchError> {
-        if spec.instance.translation == Translation::Siit {
-            return Err(BenchError(
-                "a stateless translator has no sessions: --translation siit is for `bench forward` alone"
-                    .into(),
-            ));
-        }
-        if (spec.instance.translation, spec.instance.mode) == (Translation::Nat64, Mode::Static) {
-            return Err(BenchError(
-                "one-to-one addresses are of IPv4 only; with --translation nat64 choose --mode pba, arbitrary or \
-                 deterministic"
-                    .into(),
-            ));
-        }
-        spec.instance.check()?;
         let now = Now::from_s(1);
         let plan = world::plan_with(spec.instance.instance(), spec.tagged);
         let (worker, far) = world::worker_with(id, group, plan, spec.sizes(), now)

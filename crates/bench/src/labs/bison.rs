@@ -64,7 +64,7 @@ pub fn bison(args: &LabArgs) -> Result<LabReport, BenchError> {
     // The management client wants a processor too: one worker is churned.
     let pps = steady / f64::from(crew.workers());
     eprintln!("stage 2: {:.2} Mpps from inside for {churn_s} s while sessions are deleted", pps / 1e6);
-    let load = Load { pps, seconds: churn_s, both: true, ring: RING_PACKETS };
+    let load = Load::lasting(pps, churn_s, true, RING_PACKETS);
     let rig = crew.first().ok_or_else(|| BenchError("there is no worker".into()))?;
     let own = rig.layout.sessions();
     let seen = churn_rig(rig, tsc, load, DELETIONS, own)?;

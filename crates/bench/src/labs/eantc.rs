@@ -140,7 +140,7 @@ impl Run {
         let found = step_up(most * 0.2, most * 0.1, &search, |pps| {
             // Some workers have a few subscribers fewer than others.
             let seconds = held_s.min(f64::from(sessions) * 0.95 / pps);
-            let load = Load { pps, seconds, both: false, ring: RING_PACKETS };
+            let load = Load::lasting(pps, seconds, false, RING_PACKETS);
             let outcome = crew.offer(*tsc, load, &mut walks);
             *ok &= outcome.is_accounted() && crew.expire_all();
             eprintln!("  {:.2} M set-ups/s: {} lost", pps / 1e6, outcome.lost());
@@ -184,7 +184,7 @@ impl Run {
         let kpi = Kpi::rate(format!("throughput {name}, both ways"), "Gbit/s", gbps, cores, gbit(found.rate));
         kpis.push(kpi.with_closed_loop(gbit(most)));
         let pps = if found.rate > 0.0 { found.rate } else { most / 2.0 };
-        let load = Load { pps, seconds: *trial_s, both: true, ring: u64::MAX };
+        let load = Load::lasting(pps, *trial_s, true, u64::MAX);
         let outcome = crew.offer(*tsc, load, &mut picks);
         let seen = Latency::of(&outcome, *tsc);
         *ok &= outcome.is_accounted();

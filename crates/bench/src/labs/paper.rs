@@ -95,7 +95,7 @@ fn forwarding(
     let set_up_pps = crew.fill(tsc, sessions.min(1 << 20), false).per_s();
     *ok &= crew.expire_all();
     let seconds = trial_s.min(f64::from(sessions) / set_up_pps);
-    let load = Load { pps: set_up_pps / 2.0, seconds, both: false, ring: u64::MAX };
+    let load = Load::lasting(set_up_pps / 2.0, seconds, false, u64::MAX);
     let first = crew.offer(tsc, load, &mut crew.walks());
     *ok &= first.is_accounted() && crew.expire_all();
     crew.fill_all(tsc, false);
@@ -111,7 +111,7 @@ fn forwarding(
         let found = zero_loss(&mut crew, tsc, (most * 1.1, trial_s, false), &mut picks, ok);
         let kpi = Kpi::rate(format!("64 B, {name}"), "Mpps", published, cores, found.rate / 1e6);
         kpis.push(kpi.with_closed_loop(most / 1e6));
-        let load = Load { pps: most / 2.0, seconds: trial_s, both: false, ring: u64::MAX };
+        let load = Load::lasting(most / 2.0, trial_s, false, u64::MAX);
         later = Some(crew.offer(tsc, load, &mut picks));
     }
     let gb = memory::needed(spec) as f64 / f64::from(sessions) * f64::from(SESSIONS) / 1e9;
