@@ -198,7 +198,7 @@ reasons! {
     XlatIcmpUntranslatable, "xlat-icmp-untranslatable", Info, Silent, "An ICMP message, or IGMP, without counterpart in the other version (RFC 7915 §4.2, §5.2).";
     XlatUdpZeroChecksum, "xlat-udp-zero-checksum", Info, AdminProhibited, "A fragment of UDP without checksum, for which IPv6 needs one (RFC 7915 §4.5).";
     XlatForeignProtocol, "xlat-foreign-protocol", Warning, AdminProhibited, "A protocol number that means ICMP, or an extension header, in the other version only: copied, it would let the sender forge those.";
-    SiitSourceInvalid, "siit-source-invalid", Warning, Silent, "No host sends from this source address: loopback, multicast, unspecified, reserved (RFC 7915 §4.1, §5.1).";
+    SiitSourceInvalid, "siit-source-invalid", Warning, Silent, "No host sends from this source address: loopback, multicast, unspecified, reserved (RFC 7915 §4.1, §5.1); or it embeds the address of an IPv4 host, and neither end is served by this translator (RFC 6052 §5.1).";
     SiitSourceUnmapped, "siit-source-unmapped", Info, AdminProhibited, "The source stands for no address of the other IP version, and there is no pool of ICMP sources to speak for it (RFC 7915 §6, RFC 6791 §3.2).";
     SiitDestinationUnmapped, "siit-destination-unmapped", Info, AdminProhibited, "The destination stands for no address of the other IP version (RFC 7915 §6).";
     SiitNonGlobal, "siit-non-global", Info, Silent, "The well-known prefix with a non-global IPv4 address (RFC 6052 §3.1).";

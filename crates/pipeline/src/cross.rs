@@ -66,7 +66,7 @@ impl Worker {
             let way = V4ErrorWay {
                 outer: V4Way { identification, ..v4(source, here.1.ip, Ports::KEEP) },
                 inner: v4(here.1.ip, here.0.ip, Ports { src: None, dst: Some(here.0.port) }),
-                mtus: Mtus::UNKNOWN,
+                mtus: self.next_hops(way, meta.flow.vrf, vrf),
                 reveal: None,
             };
             let buffer = frame.bytes_mut().get_mut(..end).unwrap_or(&mut []);
@@ -118,7 +118,7 @@ impl Worker {
             let way = V6ErrorWay {
                 outer: v6(source, here.1, Ports::KEEP),
                 inner: v6(here.1, here.0, Ports { src: Some(way.inside_port), dst: None }),
-                mtus: Mtus::UNKNOWN,
+                mtus: self.next_hops(way, vrf, meta.flow.vrf),
             };
             error_to_v6(frame.bytes_mut(), l3, &way, &rules)
         } else {
@@ -150,6 +150,14 @@ impl Worker {
         let line = self.plan.line_behind(self.plan.route6(vrf, way.inside6));
         let takes = line.map_or(u16::MAX, |line| line.mtu);
         Rules { lowest_ipv6_mtu: rules.lowest_ipv6_mtu.min(takes), ..rules }
+    }
+
+    /// RFC 7915 §4.2, §5.2: what the next hops of a session's packets take, one towards its host and one towards the remote.
+    fn next_hops(&self, way: &Way, inside: VrfId, outside: VrfId) -> Mtus {
+        let Self { plan, .. } = self;
+        let v6 = plan.line_behind(plan.route6(inside, way.inside6)).map_or(u16::MAX, |line| line.mtu);
+        let v4 = plan.line_behind(plan.route(outside, way.remote.ip)).map_or(u16::MAX, |line| line.mtu);
+        Mtus { v4, v6 }
     }
 
     /// RFC 7915 §5.1: the address of an error from IPv6, whose sender has no IPv4 address: of a host behind a prefix the

@@ -1,6 +1,6 @@
 //! The parse stage for IPv6: headers checked, extension headers walked, and whom the packet is for.
 
-use carrack_base::{Family, Proto, Reason};
+use carrack_base::{Family, IcmpReply, Proto, Reason};
 use carrack_nat::Kind;
 use carrack_wire::icmpv6::{Class, class_of};
 use carrack_wire::ipv6::{
@@ -35,6 +35,15 @@ pub(crate) fn ipv6(
     l3: usize,
     meta: &mut Meta,
 ) -> Result<Parsed, Reason> {
+    let parsed = describe(plan, line, frame, l3, meta);
+    parsed.map_err(|reason| match reason.info().icmp {
+        IcmpReply::Silent => reason,
+        _ if is_forged(plan, meta) => Reason::UrpfFailed,
+        _ => reason,
+    })
+}
+
+fn describe(plan: &Plan, line: &Line, frame: &[u8], l3: usize, meta: &mut Meta) -> Result<Parsed, Reason> {
     (meta.family, meta.flow.family) = (Family::V6, Family::V6);
     // No NAT is between the two sides of IPv6.
     (meta.direction, meta.raw_from_outside) = (None, false);
@@ -68,7 +77,6 @@ pub(crate) fn ipv6(
 /// What can be said of an IPv6 packet before it is routed: reverse path, hop limit.
 pub(crate) fn check_path6(plan: &Plan, frame: &[u8], meta: &Meta) -> Result<(), Reason> {
     let flow = &meta.flow;
-    // First: nobody gets an error because somebody else forged his address.
     if plan.line(meta.ingress).is_some_and(|line| line.urpf) && !reverse_path_holds(plan, meta) {
         return Err(Reason::UrpfFailed);
     }
@@ -78,6 +86,14 @@ pub(crate) fn check_path6(plan: &Plan, frame: &[u8], meta: &Meta) -> Result<(), 
         return Err(Reason::Ipv6HopLimitExpired);
     }
     Ok(())
+}
+
+/// Nobody gets an error because somebody else forged his address. A link-local one is on this link, whoever has it.
+#[cold]
+fn is_forged(plan: &Plan, meta: &Meta) -> bool {
+    plan.line(meta.ingress).is_some_and(|line| line.urpf)
+        && !is_link_local(meta.flow.src6)
+        && !reverse_path_holds(plan, meta)
 }
 
 /// RFC 3704 §2.2: the source would be reached by the interface the packet came from.

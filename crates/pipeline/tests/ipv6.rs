@@ -209,6 +209,11 @@ fn a_forged_source_fails_the_reverse_path_check() {
     let mut world = world6_with(|s| on(s, IF_IN, |i| i.urpf = true));
     world.dropped(IN, &packet6(IN, FAR, "2001:db8:3::5").udp(1, 2).build(), Reason::UrpfFailed);
     world.pass(IN, &packet6(IN, A, "2001:db8:3::5").udp(1, 2).build());
+    // Whose address it is hears of nothing that is wrong with the packet.
+    let routing = |src| packet6(IN, src, FAR).extension(43, &[0, 1, 0, 0, 0, 0]).udp(1, 2).build();
+    world.dropped(IN, &routing(FAR), Reason::UrpfFailed);
+    assert_eq!(world.send_dropped(IN, &routing(A), Reason::Ipv6RoutingHeader).len(), 1);
+    world.dropped(IN, &packet6(IN, FAR, "fe80::99").udp(1, 2).build(), Reason::UrpfFailed);
 }
 
 /// RFC 4291 §2.5.6.

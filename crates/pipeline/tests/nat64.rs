@@ -201,7 +201,8 @@ fn too_big_is_told_in_the_senders_version() {
     let answer = world.send_dropped(OUT, &long, Reason::FragmentationNeeded);
     assert_eq!(answer[0].addresses().1, SERVER);
     let l4 = answer[0].l4();
-    assert_eq!((l4[0], l4[1], u16::from_be_bytes([l4[6], l4[7]])), (3, 4, 1_380));
+    // No more than its own side takes either.
+    assert_eq!((l4[0], l4[1], u16::from_be_bytes([l4[6], l4[7]])), (3, 4, 1_300));
     assert_eq!(l4[8 + 12..8 + 24], long[14 + 12..14 + 24], "addresses and ports as the server knows them");
 }
 
@@ -286,6 +287,33 @@ fn errors_from_the_way_reach_their_host() {
     assert_eq!(got.l4()[8 + 16..8 + 20], ip(POOL).to_be_bytes());
     assert_eq!(got.l4()[8 + 22..8 + 24], outside.to_be_bytes());
     assert_eq!(world.sessions(), 1);
+}
+
+/// RFC 7915 §4.2, §5.2: the least of what was said and of both next hops, of which one is told.
+#[test]
+fn mtu_told_is_no_more_than_both_next_hops_take() {
+    for (inside, outside, to_host, to_server) in
+        [(1_500, 1_500, 1_500, 1_480), (9_000, 1_500, 1_520, 1_500), (1_400, 9_000, 1_400, 1_380)]
+    {
+        let mut world = world6_with(|s| {
+            serve_six(s);
+            on(s, IF_IN, |i| i.mtu = inside);
+            on(s, IF_OUT, |i| i.mtu = outside);
+        });
+        let sent = world.pass(IN, &packet6(IN, A, SERVER6).udp(1_000, 53).build());
+        let port = port_of(&sent.src());
+        let about = sent.packet().to_vec();
+        let error =
+            packet(OUT, "192.0.2.77", POOL).icmp(3, 4, 9_000u32.to_be_bytes()).payload(&about).build();
+        let (kind, code, told, _) = world.pass(OUT, &error).error6();
+        assert_eq!((kind, code, told), (2, 0, to_host), "{inside}, {outside}");
+        let answer = world.pass(OUT, &packet(OUT, SERVER, POOL).udp(53, port).build());
+        let about = answer.ip6().packet().to_vec();
+        let error = packet6(IN, A, SERVER6).icmp(2, 0, 9_000u32.to_be_bytes()).payload(&about).build();
+        let got = world.pass(IN, &error);
+        assert_eq!(got.l4()[..2], [3, 4]);
+        assert_eq!(u16::from_be_bytes([got.l4()[6], got.l4()[7]]), to_server, "{inside}, {outside}");
+    }
 }
 
 /// A router on the way to the hosts, which no instance serves.

@@ -26,6 +26,8 @@ pub struct Siit {
     pub prefixes: Vec<NatPrefix>,
     /// Explicit address mappings, which go before the prefixes (RFC 7757 §3.3).
     pub eam: EamTable,
+    /// IPv4 addresses that IPv6 hosts have by a prefix, sorted, apart from each other.
+    pub hosts: Vec<Range4>,
     /// Sources of ICMP errors from IPv6 addresses that stand for no IPv4 address (RFC 6791 §3.2); with none, such errors
     /// are dropped, but for the router's own.
     pub icmp_sources: Vec<Range4>,
@@ -40,7 +42,7 @@ pub struct Siit {
 /// Why a packet is not translated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denied {
-    /// No host sends from its source: dropped in silence (RFC 7915 §4.1, §5.1).
+    /// No host sends from its source, or none that is served here: dropped in silence (RFC 7915 §4.1, §5.1; RFC 6052 §5.1).
     IllegalSource,
     /// Its source stands for no address of the other version.
     UnmappedSource,
@@ -117,11 +119,18 @@ impl Siit {
     /// [`NotEmbedded`].
     #[inline(always)]
     pub fn v4_of(&self, address: u128) -> Result<u32, NotEmbedded> {
+        self.mapped_v4_of(address).map(|(found, _)| found)
+    }
+
+    /// The same, and whether an explicit mapping says so.
+    #[inline(always)]
+    fn mapped_v4_of(&self, address: u128) -> Result<(u32, bool), NotEmbedded> {
         if let Some(found) = self.eam.to_v4(address) {
-            return Ok(found);
+            return Ok((found, true));
         }
         let prefix = self.prefixes.iter().find(|prefix| prefix.contains(address));
-        prefix.map_or(Err(NotEmbedded::Outside), |prefix| prefix.extract(address))
+        let found = prefix.map_or(Err(NotEmbedded::Outside), |prefix| prefix.extract(address))?;
+        Ok((found, false))
     }
 
     /// The IPv6 address that stands for an IPv4 address (both in host order).
@@ -154,8 +163,31 @@ impl Siit {
     /// why not. The caller has seen that hosts may send from its source ([`is_illegal_source_v6`]).
     #[inline(always)]
     pub fn ends_to_v4(&self, src: u128, dst: u128) -> Option<(u32, u32)> {
-        let (dst, src) = (self.v4_of(dst).ok()?, self.v4_of(src).ok()?);
-        (!is_illegal_source_v4(dst) && !is_illegal_source_v4(src)).then_some((src, dst))
+        let ((to, is_to_mapped), (from, is_mapped)) =
+            (self.mapped_v4_of(dst).ok()?, self.mapped_v4_of(src).ok()?);
+        let is_served = is_mapped || is_to_mapped || self.is_host(from);
+        let may = is_served && !is_illegal_source_v4(to) && !is_illegal_source_v4(from);
+        may.then_some((from, to))
+    }
+
+    /// The source of a packet to IPv4, if one of its ends is served here: the source, or the destination by an explicit mapping.
+    /// What only embeds an address as its source is somebody else's: a host that writes such packets could speak for all of
+    /// IPv4 (RFC 6052 §5.1). They are legitimate where IPv4 hosts are behind this translator, from another one to them.
+    fn served_source(&self, src: u128, dst: u128) -> Result<Result<u32, NotEmbedded>, Denied> {
+        let (from, is_mapped) = match self.mapped_v4_of(src) {
+            Ok(found) => found,
+            Err(why) => return Ok(Err(why)),
+        };
+        let is_served = is_mapped || self.is_host(from) || self.eam.to_v4(dst).is_some();
+        if is_served { Ok(Ok(from)) } else { Err(Denied::IllegalSource) }
+    }
+
+    /// Has an IPv6 host this IPv4 address, by a prefix and nothing else?
+    #[inline]
+    fn is_host(&self, address: u32) -> bool {
+        let next = self.hosts.partition_point(|range| range.first <= address);
+        let range = next.checked_sub(1).and_then(|at| self.hosts.get(at));
+        range.is_some_and(|range| range.contains(address)) && self.eam.to_v6(address).is_none()
     }
 
     /// The destination of a packet to IPv4, if its source is one that a host may have.
@@ -204,7 +236,7 @@ impl Siit {
         let dst = self.destination_v4(view.src(), view.dst())?;
         let (identification, mtu) = (dice.identification, around.mtu4(dst));
         let mut way = V4Way { src: 0, dst, ports: Ports::KEEP, identification, mtu };
-        let src = self.v4_of(view.src());
+        let src = self.served_source(view.src(), view.dst())?;
         if found.protocol == protocol::ICMPV6
             && let Some(icmp) = icmp_error_v6(&view, found)
         {

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use carrack_base::{Prefix6, Range4, Reason, VrfId};
+use carrack_base::{Prefix4, Prefix6, Range4, Reason, VrfId};
 use carrack_pipeline::snapshot::{EamHosts, SiitInstance};
 use carrack_wire::icmpv4::Icmpv4View;
 use carrack_wire::icmpv6::Icmpv6View;
@@ -37,6 +37,8 @@ const KNOWN: [u32; 7] = [
     SERVERS + 0x201,
     SERVERS + 0x2fe,
 ];
+/// The servers whose address is by the prefix alone.
+const BY_PREFIX: &str = "198.18.2.0/24";
 /// Translation prefixes of every length, no NAT64's.
 const PREFIXES: [&str; 6] = [
     "2001:db8:65::/96",
@@ -73,11 +75,12 @@ pub(super) fn instance(known: &Stateless) -> (SiitInstance, Vec<Prefix6>) {
     let translator = Siit {
         prefixes: vec![NatPrefix::new(known.prefix).expect("one that holds IPv4 addresses")],
         eam: EamTable::new(&entries).expect("mappings that do not overlap"),
+        hosts: vec![BY_PREFIX.parse::<Prefix4>().expect("a prefix").range()],
         icmp_sources: vec![known.routers],
         reveals_source: known.routers.first != known.routers.last,
         ..Siit::default()
     };
-    let ipv4 = vec!["198.18.2.0/24".parse().expect("a prefix")];
+    let ipv4 = vec![BY_PREFIX.parse().expect("a prefix")];
     let by_prefix = KNOWN.iter().filter(|ip| **ip >> 8 == (SERVERS + 0x200) >> 8);
     let hosts = by_prefix.map(|ip| Prefix6::of(known.by_prefix(*ip), 128)).collect();
     let (name, vrf, eam_hosts) = ("siit".into(), VrfId(0), EamHosts::Ipv6);
@@ -280,7 +283,13 @@ impl Simulation {
         let nobody = v6(known.by_prefix(0x7f00_0001));
         let timestamp =
             headers(v4(client), v4(server), OUTSIDE).icmp(13, 0, [0; 4]).payload(&[0; 12]).build();
-        let (port, frame, reason) = match self.chance.below(4) {
+        // RFC 6052 §5.1: a host that speaks for IPv4 hosts, or for a server.
+        let forged = match self.chance.one_in(2) {
+            true => known.by_prefix(REMOTES + 77),
+            false => known.by_prefix(KNOWN[0]),
+        };
+        let (port, frame, reason) = match self.chance.below(5) {
+            4 => (servers, headers(v6(forged), far, servers).udp(1, 2).build(), Reason::SiitSourceInvalid),
             0 => (servers, headers(v6(ROUTER6), far, servers).udp(1, 2).build(), Reason::SiitSourceUnmapped),
             1 => (servers, headers(nobody, far, servers).udp(1, 2).build(), Reason::SiitSourceInvalid),
             2 => (servers, headers(own, nobody, servers).udp(1, 2).build(), Reason::SiitDestinationUnmapped),

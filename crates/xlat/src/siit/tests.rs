@@ -192,6 +192,36 @@ fn each_reason_to_deny_is_named() {
 }
 
 #[test]
+fn nobody_speaks_for_an_ipv4_host_by_embedding_its_address() {
+    // RFC 6052 §5.1
+    let hosts =
+        ["198.51.100.16", "203.0.113.0"].map(|first| Range4 { first: v4(first), last: v4(first) + 15 });
+    let siit = Siit { hosts: hosts.into(), ..translator() };
+    let sent = |src: &str, dst: &str| to_four(&siit, &six(src, dst).udp(1, 2).build()).err();
+    let client = "64:ff9b:1::9.9.9.9";
+    for (src, expected) in [
+        ("2001:db8:aaaa::", None),
+        ("64:ff9b:1::198.51.100.16", None),
+        ("64:ff9b:1::203.0.113.15", None),
+        ("64:ff9b:1::198.51.100.15", Some(Denied::IllegalSource)),
+        ("64:ff9b:1::198.51.100.32", Some(Denied::IllegalSource)),
+        ("64:ff9b:1::203.0.113.16", Some(Denied::IllegalSource)),
+        ("64:ff9b:1::8.8.8.8", Some(Denied::IllegalSource)),
+        // It has an address of its own, by an explicit mapping.
+        ("64:ff9b:1::192.0.2.1", Some(Denied::IllegalSource)),
+    ] {
+        assert_eq!(sent(src, client), expected, "{src}");
+        assert_eq!(siit.ends_to_v4(v6(src), v6(client)).is_none(), expected.is_some(), "{src}");
+        let about = six(client, src).udp(1, 2).build();
+        let error = six(src, client).icmp(1, 4, [0; 4]).payload(&about).build();
+        assert_eq!(to_four(&siit, &error).err(), expected, "an error of {src}");
+    }
+    // From a translator elsewhere to a host behind this one (RFC 6877 §6.3).
+    assert_eq!(sent(client, "2001:db8:aaaa::"), None);
+    assert_eq!(siit.ends_to_v4(v6(client), v6("2001:db8:aaaa::")), Some((v4("9.9.9.9"), v4("192.0.2.1"))));
+}
+
+#[test]
 fn error_from_an_illegal_source_is_translated_all_the_same() {
     // RFC 7915 §4.1 "Source Address"
     let siit = translator();
