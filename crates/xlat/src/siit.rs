@@ -165,20 +165,20 @@ impl Siit {
     pub fn ends_to_v4(&self, src: u128, dst: u128) -> Option<(u32, u32)> {
         let ((to, is_to_mapped), (from, is_mapped)) =
             (self.mapped_v4_of(dst).ok()?, self.mapped_v4_of(src).ok()?);
-        let is_served = is_mapped || is_to_mapped || self.is_host(from);
+        let is_served = is_mapped || is_to_mapped || self.is_host(from) || self.is_host(to);
         let may = is_served && !is_illegal_source_v4(to) && !is_illegal_source_v4(from);
         may.then_some((from, to))
     }
 
-    /// The source of a packet to IPv4, if one of its ends is served here: the source, or the destination by an explicit mapping.
+    /// The source of a packet to IPv4, if one of its ends is served here; `to` is what the destination stands for.
     /// What only embeds an address as its source is somebody else's: a host that writes such packets could speak for all of
     /// IPv4 (RFC 6052 §5.1). They are legitimate where IPv4 hosts are behind this translator, from another one to them.
-    fn served_source(&self, src: u128, dst: u128) -> Result<Result<u32, NotEmbedded>, Denied> {
+    fn served_source(&self, src: u128, dst: u128, to: u32) -> Result<Result<u32, NotEmbedded>, Denied> {
         let (from, is_mapped) = match self.mapped_v4_of(src) {
             Ok(found) => found,
             Err(why) => return Ok(Err(why)),
         };
-        let is_served = is_mapped || self.is_host(from) || self.eam.to_v4(dst).is_some();
+        let is_served = is_mapped || self.is_host(from) || self.is_host(to) || self.eam.to_v4(dst).is_some();
         if is_served { Ok(Ok(from)) } else { Err(Denied::IllegalSource) }
     }
 
@@ -236,7 +236,7 @@ impl Siit {
         let dst = self.destination_v4(view.src(), view.dst())?;
         let (identification, mtu) = (dice.identification, around.mtu4(dst));
         let mut way = V4Way { src: 0, dst, ports: Ports::KEEP, identification, mtu };
-        let src = self.served_source(view.src(), view.dst())?;
+        let src = self.served_source(view.src(), view.dst(), dst)?;
         if found.protocol == protocol::ICMPV6
             && let Some(icmp) = icmp_error_v6(&view, found)
         {
