@@ -200,9 +200,14 @@ mod tests {
     #[test]
     fn the_cycle_counter_agrees_with_the_clock() {
         let tsc = Tsc::measure();
-        let (start, from) = (Instant::now(), cycles());
-        std::thread::sleep(Duration::from_millis(100));
-        let (seconds, counted) = (start.elapsed().as_secs_f64(), cycles() - from);
-        assert!((tsc.s(counted) / seconds - 1.0).abs() < 0.05, "{} s, not {seconds}", tsc.s(counted));
+        let off_by = || {
+            let (start, from) = (Instant::now(), cycles());
+            std::thread::sleep(Duration::from_millis(100));
+            let (seconds, counted) = (start.elapsed().as_secs_f64(), cycles() - from);
+            (tsc.s(counted) / seconds - 1.0).abs()
+        };
+        // Who is interrupted between the two readings has to read again.
+        let off: Vec<f64> = (0..5).map(|_| off_by()).collect();
+        assert!(off.iter().any(|off| *off < 0.05), "{off:?}");
     }
 }

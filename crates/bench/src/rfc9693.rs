@@ -15,7 +15,7 @@ use crate::forward::BenchError;
 use crate::generator::Translation;
 use crate::labs::zero_loss;
 use crate::layout::Layout;
-use crate::offered::{Load, RING_PACKETS};
+use crate::offered::RING_PACKETS;
 use crate::report::grouped;
 use crate::rfc2544::{Found, Search, Seen, search};
 use crate::rig::RigSpec;

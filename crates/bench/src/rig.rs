@@ -18,9 +18,7 @@ use crate::forward::{BenchError, SEED, Way, drops_of, verify};
 use crate::generator::{SUBSCRIBER_FIRST, Session, Translation, Writer};
 use crate::layout::Layout;
 use crate::memory;
-use crate::world::{
-    self, FarEnds, GATEWAY_MAC, INSIDE, INSIDE_VLAN, InstanceSpec, Mode, OUTSIDE, OUTSIDE_MAC,
-};
+use crate::world::{self, FarEnds, GATEWAY_MAC, INSIDE, INSIDE_VLAN, InstanceSpec, OUTSIDE, OUTSIDE_MAC};
 
 /// Rows of deleted sessions on their way to whoever asked.
 const ROWS: usize = 8_192;
@@ -507,6 +505,7 @@ fn swap_ends(tag_bytes: usize, frame: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::world::Mode;
 
     fn spec(translation: Translation, mode: Mode) -> RigSpec {
         let layout = Layout::for_sessions(1_024, 16, 2);

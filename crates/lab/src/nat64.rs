@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -11,6 +10,7 @@ use anyhow::{Context, Result};
 use crate::lab::Lab;
 use crate::plan::{self, Ns};
 use crate::router::{self, Io};
+use crate::siit::await_ping;
 
 /// The router inside.
 pub const ROUTER: &str = "2001:db8:1::1";
@@ -20,8 +20,6 @@ pub const HOST: &str = "2001:db8:1::10";
 pub const RESOLVER: &str = "2001:db8:1::53";
 /// What stands before IPv4 addresses; 96 bits.
 pub const PREFIX: &str = "2001:db8:64::";
-/// Own addresses are used a second after they were asked for (RFC 4862 §5.4).
-const ADDRESS_TIME: Duration = Duration::from_millis(1_500);
 const LIMIT: Duration = Duration::from_secs(15);
 
 /// The lab's config with IPv6 inside and a NAT64 in its instance.
@@ -62,8 +60,8 @@ pub fn switch(lab: &mut Lab) -> Result<()> {
     let config = lab.dir().join("unbound.conf");
     write(&config, &unbound())?;
     lab.start(Ns::Sub2, "dns64", &["unbound", "-d", "-c", &config.display().to_string()])?;
-    thread::sleep(ADDRESS_TIME);
-    Ok(())
+    // Own addresses are used a second after they were asked for (RFC 4862 §5.4).
+    await_ping(lab, Ns::Sub1, ROUTER, "router")
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

@@ -40,8 +40,6 @@ pub const ERRORS_FROM: &str = "198.51.100.30";
 /// Port of the IPv6-only web server.
 pub const WEB_PORT: u16 = 8_046;
 
-/// Own addresses are used a second after they were asked for (RFC 4862 §5.4).
-const ADDRESS_TIME: Duration = Duration::from_millis(1_500);
 const LIMIT: Duration = Duration::from_secs(15);
 
 /// The lab's config with an IPv6 address inside, and `more`.
@@ -142,7 +140,7 @@ pub fn switch(lab: &mut Lab) -> Result<()> {
         "web6",
         &["python3", "-m", "http.server", &port, "--bind", "::", "--directory", &home],
     )?;
-    thread::sleep(ADDRESS_TIME);
+    // Own addresses are used a second after they were asked for (RFC 4862 §5.4).
     await_ping(lab, Ns::Inet, SERVICE, "router")
 }
 
@@ -164,7 +162,8 @@ fn script(lab: &Lab, ns: Ns, steps: &str) -> Result<()> {
     done.success().map(|_| ())
 }
 
-fn await_ping(lab: &Lab, ns: Ns, target: &str, what: &str) -> Result<()> {
+/// Waits until one echo request is answered.
+pub(crate) fn await_ping(lab: &Lab, ns: Ns, target: &str, what: &str) -> Result<()> {
     let started = Instant::now();
     while !lab.exec(ns, &["ping", "-n", "-c", "1", "-W", "1", target], LIMIT)?.ok() {
         if started.elapsed() > LIMIT {

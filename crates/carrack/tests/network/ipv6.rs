@@ -1,12 +1,9 @@
 //! IPv6 through the daemon: neighbour discovery, ping, traceroute, TCP, path MTU, duplicate addresses.
 
-use std::thread;
-use std::time::Duration;
-
 use carrack_lab::plan::{self, Ns};
 use carrack_lab::{Io, Lab};
 
-use crate::{LIMIT, assert_conservation, counters, exec, lab, must, replace};
+use crate::{LIMIT, assert_conservation, counters, exec, lab, must, replace, until, until_pings};
 
 /// The router's addresses, and a station behind each.
 const INSIDE: &str = "2001:db8:1::1";
@@ -45,8 +42,8 @@ fn show(lab: &Lab, what: &str) -> String {
 #[test]
 fn hosts_ping_trace_and_talk_tcp_over_ipv6_and_show_up_as_neighbours() {
     let Some(mut lab) = dual("six", "") else { return };
-    // Own addresses are used a second after they were asked for (RFC 4862 §5.4).
-    thread::sleep(Duration::from_millis(1_500));
+    until_pings(&lab, Ns::Sub1, INSIDE);
+    until_pings(&lab, Ns::Sub1, SERVER);
     for target in [INSIDE, SERVER] {
         let told = must(&lab, Ns::Sub1, &format!("ping -6 -n -c 3 -i 0.2 -W 2 {target}"));
         assert!(told.contains(" 0% packet loss"), "{told}");
@@ -59,7 +56,7 @@ fn hosts_ping_trace_and_talk_tcp_over_ipv6_and_show_up_as_neighbours() {
         &["socat", "TCP6-LISTEN:8080,fork,reuseaddr", "SYSTEM:head -c 300000 /dev/zero"],
     )
     .unwrap();
-    thread::sleep(Duration::from_millis(300));
+    until(&lab, "the server listens", || must(&lab, Ns::Isp, "ss -Hltn").contains(":8080"));
     let got = must(&lab, Ns::Sub1, &format!("socat -u TCP6:[{SERVER}]:8080 STDOUT"));
     assert_eq!(got.len(), 300_000);
     let (neighbours, routes, interfaces) =
@@ -76,7 +73,7 @@ fn a_packet_too_big_for_the_next_link_is_told_to_its_sender() {
     let Some(lab) = dual("six-mtu", "mtu = 1400") else { return };
     // Both ends of a link have one MTU.
     must(&lab, Ns::Isp, "ip link set carrack mtu 1400");
-    thread::sleep(Duration::from_millis(1_500));
+    until_pings(&lab, Ns::Sub1, SERVER);
     let size = |size: u16| exec(&lab, Ns::Sub1, &format!("ping -6 -n -c 2 -i 0.2 -W 2 -s {size} {SERVER}"));
     size(1_400);
     assert!(counters(&lab).to_string().contains("fragmentation-needed"), "nobody was told");
@@ -94,9 +91,10 @@ fn an_address_that_a_station_has_already_is_not_answered_for() {
     lab.stop("router");
     must(&lab, Ns::Sub1, &format!("ip -6 addr add {INSIDE}/64 dev eth0 nodad"));
     lab.start_router().unwrap();
-    thread::sleep(Duration::from_millis(1_500));
-    let log = lab.log("router");
-    assert!(log.contains(INSIDE) && log.contains("already"), "{log}");
+    until(&lab, "the address is another's", || {
+        let log = lab.log("router");
+        log.contains(INSIDE) && log.contains("already")
+    });
     assert!(!exec(&lab, Ns::Isp, &format!("ping -6 -n -c 1 -W 1 {INSIDE}")).ok());
     assert_conservation(&lab);
 }

@@ -20,7 +20,8 @@ mod port_control;
 mod siit;
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use carrack_lab::plan::{self, Ns};
 use carrack_lab::{Finished, Io, Lab, Options, Router};
@@ -66,6 +67,20 @@ fn exec(lab: &Lab, ns: Ns, line: &str) -> Finished {
 /// Runs one that must succeed; its output.
 fn must(lab: &Lab, ns: Ns, line: &str) -> String {
     exec(lab, ns, line).success().unwrap_or_else(|error| panic!("{error}\n{}", lab.log("router"))).stdout
+}
+
+/// Waits until it holds; when it does not in good time, `what` should have come about.
+fn until(lab: &Lab, what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < LIMIT, "{what}\n{}\n{}", lab.log("access"), lab.log("router"));
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Waits until one echo request is answered, as by a router whose own addresses are not asked for any more (RFC 4862 §5.4).
+fn until_pings(lab: &Lab, ns: Ns, address: &str) {
+    until(lab, &format!("{address} answers"), || pings(lab, ns, address));
 }
 
 /// Whether one echo request to `address` is answered.

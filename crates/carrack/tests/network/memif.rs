@@ -1,14 +1,12 @@
 //! Two daemons joined by shared memory: an access router in front of the NAT. Either dies and comes back.
 
 use std::fs;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use carrack_lab::plan::{self, Ns};
 use carrack_lab::{Io, Lab};
 use serde_json::Value;
 
-use crate::{LIMIT, assert_conservation, lab, must, pings, replace};
+use crate::{LIMIT, assert_conservation, lab, must, pings, replace, until};
 
 /// The link between the two: the access router's end, and the NAT's.
 const ACCESS: &str = "10.99.0.1";
@@ -47,14 +45,6 @@ fn link(lab: &Lab) -> Value {
     let done = lab.carrack(&["show", "interfaces", "--interface", "inside", "--json"], LIMIT).unwrap();
     let rows: Vec<Value> = serde_json::from_str(&done.success().unwrap().stdout).unwrap();
     rows.into_iter().next().expect("the interface is shown")
-}
-
-fn until(lab: &Lab, what: &str, holds: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < LIMIT, "{what}\n{}\n{}", lab.log("access"), lab.log("router"));
-        thread::sleep(Duration::from_millis(50));
-    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! routing instance, a NAT instance and outside addresses.
 
 use std::fs;
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use carrack_lab::plan::{self, Ns};
 use carrack_lab::{Io, Lab};
 use serde_json::Value;
 
-use crate::{LIMIT, assert_conservation, exec, lab, must, pings, replace};
+use crate::{LIMIT, assert_conservation, exec, lab, must, pings, replace, until};
 
 /// The customers: namespace, instance, the first outside addresses of their pools.
 const CUSTOMERS: [(Ns, &str, &str); 2] = [(Ns::Sub1, "red", "198.51.100."), (Ns::Sub2, "blue", "192.0.2.20")];
@@ -241,12 +242,17 @@ fn tshark_finds_the_tags_on_the_wire_and_in_a_capture() {
     let socket = lab.dir().join("api.sock").display().to_string();
     let carrack = env!("CARGO_BIN_EXE_carrack");
     lab.start(Ns::Carrack, "capture", &[carrack, "capture", "-w", &own, "--socket", &socket]).unwrap();
-    thread::sleep(Duration::from_millis(500));
+    // The daemon has agreed once there is a file.
+    until(&lab, "the capture begins", || Path::new(&own).exists());
     for (ns, ..) in CUSTOMERS {
         must(&lab, ns, &format!("ping -n -c 2 -i 0.2 -W 2 {}", plan::SERVER));
     }
-    // On a busy machine the two that write are behind.
-    thread::sleep(Duration::from_millis(1_500));
+    // The two that write may be behind: last is a packet that is found again in both.
+    let last = b"the last one";
+    let pattern: String = last.iter().map(|byte| format!("{byte:02x}")).collect();
+    must(&lab, CUSTOMERS[0].0, &format!("ping -n -c 1 -W 2 -p {pattern} {}", plan::SERVER));
+    let holds = |file: &str| fs::read(file).is_ok_and(|file| file.windows(last.len()).any(|at| at == last));
+    until(&lab, "both have written all", || holds(&wire) && holds(&own));
     for what in ["capture", "tcpdump"] {
         lab.stop(what);
     }
