@@ -1,6 +1,6 @@
 //! The express lane for packets that a stateless translator takes (RFC 7915): no session to find, so they are known in
 //! the first turn and translated in the third, between addresses that the translator of the general stages names. Those
-//! of a flow that take the general stages keep their place among them (RFC 7915 §4, §5).
+//! of a flow that take the general stages keep their place among them (RFC 7915 §4 (order), §5 (order)).
 
 use carrack_frame::Frame;
 use carrack_vector::Pass;

@@ -172,7 +172,8 @@ pub struct Policers {
     pub icmp: Policer,
     /// Anything else to own addresses.
     pub other: Policer,
-    /// ICMP errors that the router itself sends (RFC 1812 §4.3.2.8, RFC 4443 §2.4, RFC 7915 §4.4, §5.4).
+    /// ICMP errors that the router itself sends (RFC 1812 §4.3.2.8, RFC 4443 §2.4,
+    /// RFC 7915 §4.4 (configuration), §5.4 (configuration)).
     pub icmp_errors: Policer,
     /// Requests of port control, all hosts together.
     pub port_control: Policer,

@@ -515,7 +515,7 @@ fn routing_header_with_segments_left_is_told_of_whatever_its_type() {
     }
 }
 
-/// RFC 7915 §4 and §5: packets of a flow leave in the order in which they came, whichever way through the stages each
+/// RFC 7915 §4 (order), §5 (order): packets of a flow leave in the order in which they came, whichever way through the stages each
 /// takes: common ones, without a checksum, with options or extension headers, in one piece of one.
 #[test]
 fn packets_of_a_flow_leave_in_the_order_they_came() {
@@ -548,7 +548,7 @@ fn packets_of_a_flow_leave_in_the_order_they_came() {
     }
 }
 
-/// RFC 7915 §4.4, §5.4: whether senders are told is configured by interface, and how often by a policer.
+/// RFC 7915 §4.4 (configuration), §5.4 (configuration): whether senders are told is configured by interface, and how often by a policer.
 #[test]
 fn senders_are_told_as_configured() {
     use carrack_pipeline::snapshot::{IcmpErrors, Policer};

@@ -1,4 +1,5 @@
-//! Citations of requirements: `RFC 4787 REQ-8`, `RFC 4787 REQ-13a`, `RFC 7857 §2.1`.
+//! Citations of requirements: `RFC 4787 REQ-8`, `RFC 4787 REQ-13a`, `RFC 7857 §2.1`, and of one of several in a section:
+//! `RFC 7915 §4 (order)`.
 
 #[cfg(test)]
 mod tests;
@@ -42,14 +43,19 @@ pub fn find(file: &SourceFile) -> Vec<Citation> {
     found
 }
 
-/// The citations in one line: RFC number and requirement. A list behind one number counts: `RFC 5508 REQ-4, REQ-5`.
+/// The citations in one line: RFC number and requirement. A list behind one number counts: `RFC 5508 REQ-4, REQ-5`. What has a
+/// word in brackets behind it is there a second time, with that.
 pub fn in_line(line: &str) -> Vec<(u32, String)> {
     let mut found = Vec::new();
     for (at, mark) in line.match_indices("RFC ") {
         let Some((number, mut rest)) = line[at + mark.len()..].split_once(' ') else { continue };
         let Ok(rfc) = number.parse() else { continue };
-        while let Some((id, behind)) = requirement(rest) {
-            found.push((rfc, id));
+        while let Some((id, mut behind)) = requirement(rest) {
+            found.push((rfc, id.clone()));
+            if let Some((word, further)) = qualifier(behind) {
+                found.push((rfc, format!("{id} ({word})")));
+                behind = further;
+            }
             let Some(next) =
                 [", ", "; ", " and "].iter().find_map(|separator| behind.strip_prefix(separator))
             else {
@@ -76,6 +82,12 @@ fn requirement(text: &str) -> Option<(String, &str)> {
     // A full stop behind the number ends the sentence, not the section.
     let section = rest[..length].trim_end_matches('.');
     (!section.is_empty()).then(|| (format!("§{section}"), &rest[section.len()..]))
+}
+
+/// A word in brackets behind a requirement, which may say which of a section's is meant, and what follows it.
+fn qualifier(behind: &str) -> Option<(&str, &str)> {
+    let (word, further) = behind.strip_prefix(" (")?.split_once(')')?;
+    word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_').then_some((word, further))
 }
 
 /// The function a line belongs to: the next one when the line is a comment or attribute right above it, else the

@@ -16,6 +16,11 @@ fn both_forms_are_read_and_punctuation_is_left_out() {
         ["5508 REQ-4", "5508 REQ-5a", "5508 REQ-6", "4787 REQ-12"]
     );
     assert_eq!(ids("RFC 7857 §2, §2.1. §3"), ["7857 §2", "7857 §2.1"]);
+    assert_eq!(
+        ids("RFC 7915 §4 (order), §5 (order): x"),
+        ["7915 §4", "7915 §4 (order)", "7915 §5", "7915 §5 (order)"]
+    );
+    assert_eq!(ids("RFC 4443 §2.4 (e.4), and"), ["4443 §2.4"]);
 }
 
 #[test]
