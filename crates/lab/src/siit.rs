@@ -53,7 +53,10 @@ fn with_six(io: Io, more: &str) -> String {
 #[must_use]
 pub fn plat_config(io: Io) -> String {
     let config = with_six(io, &format!("[[route]]\nprefix = \"{CLAT_PREFIX}/96\"\nvia = \"{BEHIND}\"\n"));
-    let nat64 = format!("[nat.nat64]\nprefixes = [\"{PREFIX}/96\"]\nsubscribers = [\"2001:db8:1::/48\"]\n");
+    // Every link here takes as much: a long reply to a ping need not be cut, for a CLAT passes no ICMP in pieces.
+    let nat64 = format!(
+        "[nat.nat64]\nprefixes = [\"{PREFIX}/96\"]\nsubscribers = [\"2001:db8:1::/48\"]\nlowest_ipv6_mtu = 1500\n"
+    );
     config.replacen("[[nat.pool]]", &format!("{nat64}\n[[nat.pool]]"), 1)
 }
 

@@ -30,6 +30,9 @@ fn an_ipv4_only_host_reaches_ipv4_over_ipv6_by_464xlat() {
     assert_eq!(page(&lab, Ns::Sub1, &url), format!("200:{}", plan::BIG_FILE_BYTES));
     let told = must(&lab, Ns::Sub1, &format!("ping -n -c 3 -i 0.2 -W 2 {}", plan::SERVER));
     assert!(told.contains(" 0% packet loss"), "{told}");
+    // A long reply that may be cut stays whole where links are said to take it.
+    let told = must(&lab, Ns::Sub1, &format!("ping -n -c 3 -i 0.2 -W 2 -s 1400 {}", plan::SERVER));
+    assert!(told.contains(" 0% packet loss"), "{told}");
     // The provider's router has no IPv4 address on this link; behind it the IPv4 hops are what they are.
     let told = must(&lab, Ns::Sub1, &format!("traceroute -n -q 1 -w 2 {}", plan::SERVER));
     for (hop, address) in [(1, CLAT), (2, DUMMY), (3, plan::ISP), (4, plan::SERVER)] {
