@@ -135,7 +135,7 @@ reasons! {
     Ipv4BadHeaderLength, "ipv4-bad-header-length", Warning, Silent, "The IPv4 header length is below 20 bytes or beyond the packet.";
     Ipv4BadTotalLength, "ipv4-bad-total-length", Warning, Silent, "The IPv4 total length is below the header or beyond the frame.";
     Ipv4BadChecksum, "ipv4-bad-checksum", Warning, Silent, "The IPv4 header checksum is wrong.";
-    Ipv4SourceInvalid, "ipv4-source-invalid", Warning, Silent, "The source address is multicast, broadcast, loopback, unspecified or the router's own.";
+    Ipv4SourceInvalid, "ipv4-source-invalid", Warning, Silent, "The source address is multicast, broadcast, loopback or unspecified; or, of a packet to the router, its own (in transit that is for `urpf`).";
     Ipv4DestinationInvalid, "ipv4-destination-invalid", Info, Silent, "The destination address is unspecified, loopback, reserved, or a broadcast that is not forwarded.";
     Ipv4Multicast, "ipv4-multicast", Info, Silent, "Multicast is not forwarded by this router.";
     Ipv4SourceRoute, "ipv4-source-route", Warning, SourceRouteFailed, "The packet asks for a source route, which is not honoured (RFC 7126 §4.3).";
@@ -150,7 +150,7 @@ reasons! {
     Ipv6ExtensionInvalid, "ipv6-extension-invalid", Warning, Silent, "An extension header is truncated, misplaced or doubled (RFC 8200 §4.1).";
     Ipv6ExtensionLimit, "ipv6-extension-limit", Warning, Silent, "More extension headers than are walked: at most 8 of at most 512 bytes.";
     Ipv6RoutingHeader, "ipv6-routing-header", Warning, ParameterProblem, "A routing header of type 0 that is not at its end (RFC 5095 §3).";
-    Ipv6SourceInvalid, "ipv6-source-invalid", Warning, Silent, "The source address is multicast, loopback, unspecified, IPv4-mapped or the router's own.";
+    Ipv6SourceInvalid, "ipv6-source-invalid", Warning, Silent, "The source address is multicast, loopback, unspecified or IPv4-mapped; or, of a packet to the router, its own (in transit that is for `urpf`).";
     Ipv6DestinationInvalid, "ipv6-destination-invalid", Info, Silent, "The destination address is unspecified, loopback or IPv4-mapped.";
     Ipv6Scope, "ipv6-scope", Info, BeyondScope, "The source or destination is link-local, so the packet may not leave its link (RFC 4291 §2.5.6).";
     Ipv6Multicast, "ipv6-multicast", Info, Silent, "Multicast is not forwarded by this router, and it is in no such group.";
@@ -196,7 +196,7 @@ reasons! {
     XlatOptionsInvalid, "xlat-options-invalid", Warning, Silent, "IPv4 options that cannot be read, so whether they hold a source route is unknown.";
     XlatIcmpFragment, "xlat-icmp-fragment", Info, AdminProhibited, "A piece of an ICMP message, whose checksum cannot be brought to the other version (RFC 7915 §1.2).";
     XlatIcmpUntranslatable, "xlat-icmp-untranslatable", Info, Silent, "An ICMP message, or IGMP, without counterpart in the other version (RFC 7915 §4.2, §5.2).";
-    XlatUdpZeroChecksum, "xlat-udp-zero-checksum", Info, AdminProhibited, "A fragment of UDP without checksum, for which IPv6 needs one (RFC 7915 §4.5).";
+    XlatUdpZeroChecksum, "xlat-udp-zero-checksum", Info, AdminProhibited, "UDP without checksum, for which IPv6 needs one (RFC 7915 §4.5): a fragment of it, or any where `zero_checksum_udp = \"drop\"` says so.";
     XlatForeignProtocol, "xlat-foreign-protocol", Warning, AdminProhibited, "A protocol number that means ICMP, or an extension header, in the other version only: copied, it would let the sender forge those.";
     SiitSourceInvalid, "siit-source-invalid", Warning, Silent, "No host sends from this source address: loopback, multicast, unspecified, reserved (RFC 7915 §4.1, §5.1); or it embeds the address of an IPv4 host, and neither end is served by this translator (RFC 6052 §5.1).";
     SiitSourceUnmapped, "siit-source-unmapped", Info, AdminProhibited, "The source stands for no address of the other IP version, and there is no pool of ICMP sources to speak for it (RFC 7915 §6, RFC 6791 §3.2).";
