@@ -9,6 +9,7 @@ use crate::generator::Translation;
 use crate::layout::Layout;
 use crate::memory::{self, TableMemory};
 use crate::offered::{Random, closed_loop, fill};
+use crate::options::{number, seconds};
 use crate::report::grouped;
 use crate::rig::{Rig, RigSpec};
 use crate::setup::Phase;
@@ -21,19 +22,19 @@ pub struct CapacityArgs {
     #[arg(long, value_enum, default_value_t = Translation::Nat44)]
     pub translation: Translation,
     /// Sessions to hold at once
-    #[arg(long, default_value_t = 100_000_000, value_parser = clap::value_parser!(u32).range(1_024..=200_000_000))]
+    #[arg(long, default_value_t = 100_000_000, value_parser = number::<u32>(1_024..=200_000_000), allow_negative_numbers = true)]
     pub sessions: u32,
     /// Source ports of a subscriber
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1_024))]
+    #[arg(long, default_value_t = 16, value_parser = number::<u32>(1..=1_024), allow_negative_numbers = true)]
     pub ports: u32,
     /// Remote endpoints of a source port, which are its sessions on one mapping
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, default_value_t = 4, value_parser = number::<u32>(1..=65_536), allow_negative_numbers = true)]
     pub remotes: u32,
     /// How outside ports are given out
     #[arg(long, value_enum, default_value_t = Mode::Pba)]
     pub mode: Mode,
     /// Seconds to forward packets of sessions at random, once all are there
-    #[arg(long, default_value_t = 5.0)]
+    #[arg(long, default_value_t = 5.0, value_parser = seconds, allow_negative_numbers = true)]
     pub seconds: f64,
     /// Print JSON
     #[arg(long)]

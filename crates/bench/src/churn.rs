@@ -19,6 +19,7 @@ use crate::forward::{BenchError, difference, drops_of, pin};
 use crate::generator::Translation;
 use crate::layout::Layout;
 use crate::offered::{Load, RING_PACKETS, Random, closed_loop, fill, offer};
+use crate::options::{number, seconds};
 use crate::report::grouped;
 use crate::rig::{Rig, RigSpec};
 use crate::world::{FarEnds, InstanceSpec, Mode};
@@ -37,16 +38,16 @@ pub struct ChurnArgs {
     #[arg(long, value_enum, default_value_t = Translation::Nat44)]
     pub translation: Translation,
     /// Sessions in the tables
-    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1_024..=100_000_000))]
+    #[arg(long, default_value_t = 1_000_000, value_parser = number::<u32>(1_024..=100_000_000), allow_negative_numbers = true)]
     pub sessions: u32,
     /// Deletions a second
-    #[arg(long, default_value_t = 70_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    #[arg(long, default_value_t = 70_000, value_parser = number::<u32>(1..=10_000_000), allow_negative_numbers = true)]
     pub rate: u32,
     /// Traffic both ways, as a share of the capacity measured first
-    #[arg(long, default_value = "50%", value_parser = crate::latency::percent)]
+    #[arg(long, default_value = "50%", value_parser = crate::latency::percent, allow_negative_numbers = true)]
     pub load: f64,
     /// Seconds to measure
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, default_value_t = 10.0, value_parser = seconds, allow_negative_numbers = true)]
     pub seconds: f64,
     /// Print JSON
     #[arg(long)]
@@ -327,6 +328,12 @@ impl ChurnReport {
         self.seen.print();
         println!("  {:<26}{}", "verified bit by bit", grouped(self.packets_verified));
         println!("  {:<26}{}", "all as it must be", if self.ok { "yes" } else { "NO" });
+        if self.seen.deleted == 0 {
+            println!(
+                "  nothing was deleted: what goes is chosen from a snapshot of all sessions, and none was whole in time; let it \
+                 run longer (--seconds) or with fewer sessions"
+            );
+        }
     }
 }
 

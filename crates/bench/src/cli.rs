@@ -18,11 +18,14 @@ use crate::latency::{LatencyArgs, LatencyReport, latency};
 use crate::log::{LogArgs, LogReport, log};
 use crate::logcost::{LogCostArgs, LogCostReport, log_cost};
 use crate::machine::{MachineArgs, MachineReport, machine};
-use crate::report::ForwardReport;
+use crate::options::{number, seconds};
+use crate::progress::Patience;
+use crate::report::{ForwardReport, grouped};
 use crate::rfc9693::{Rfc9693Args, Rfc9693Report, rfc9693};
 use crate::setup::{SetupArgs, SetupReport, setup};
 use crate::stalls::{StallsArgs, StallsReport, stalls};
 use crate::traceback::{TraceBackArgs, TraceBackReport, trace_back};
+use crate::world::{Mode, compatible};
 
 /// Reproducible measurements.
 #[derive(Debug, Args)]
@@ -107,7 +110,8 @@ pub enum What {
     ///
     /// Bursts of random sessions follow each other without a pause while management lists all sessions, then reloads with
     /// other timers, a larger pool, fewer ports and half the subscribers. Each burst is timed with what the worker does
-    /// before the next. It is a failure when one takes longer than a millisecond.
+    /// before the next. None should take a millisecond; the report says how long the longest took, and how often the kernel ran
+    /// something else meanwhile, which is nobody's fault here.
     #[command(after_help = "Examples:
   carrack bench stalls
   carrack bench stalls --sessions 10000000
@@ -179,16 +183,16 @@ pub enum What {
 #[derive(Debug, Args)]
 pub struct ForwardArgs {
     /// Sessions in the tables, all workers together
-    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=200_000_000))]
+    #[arg(long, default_value_t = 1_000_000, value_parser = number::<u32>(1..=200_000_000), allow_negative_numbers = true)]
     pub sessions: u32,
     /// Bytes of a frame, check sequence included; with nat64 and siit at least 80
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(64..=1_522))]
+    #[arg(long, default_value_t = 64, value_parser = number::<u32>(64..=1_522), allow_negative_numbers = true)]
     pub frame: u32,
     /// What is translated
     #[arg(long, value_enum, default_value_t = Translation::Nat44)]
     pub translation: Translation,
     /// Worker threads, each with its share of the sessions and its own generator
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    #[arg(long, default_value_t = 1, value_parser = number::<u8>(1..=16), allow_negative_numbers = true)]
     pub workers: u8,
     /// Order in which sessions are visited
     #[arg(long, value_enum, default_value_t = OrderArg::Random)]
@@ -197,10 +201,10 @@ pub struct ForwardArgs {
     #[arg(long, value_enum, default_value_t = Way::Out)]
     pub direction: Way,
     /// Seconds to measure
-    #[arg(long, default_value_t = 5.0)]
+    #[arg(long, default_value_t = 5.0, value_parser = seconds, allow_negative_numbers = true)]
     pub seconds: f64,
     /// Packets to measure instead of seconds, each worker (rounded up): for runs that can be compared by instructions
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, conflicts_with = "seconds", value_parser = number::<u64>(1..=u64::MAX), allow_negative_numbers = true)]
     pub packets: Option<u64>,
     /// Switch every application gateway on: what that costs traffic that none of them reads
     #[arg(long)]
@@ -221,38 +225,25 @@ pub enum OrderArg {
 
 /// Runs it.
 pub fn run(args: BenchArgs, json: bool) -> ExitCode {
+    if let Err(error) = is_possible(&args.what) {
+        eprintln!("error: {error}");
+        return ExitCode::from(2);
+    }
+    let _patience = announce(&args.what);
     match args.what {
         What::Forward(args) => run_forward(&args, json || args.json),
-        What::Setup(args) => {
-            let report = checked(args.seconds).and_then(|()| setup(&args));
-            report.finish(json || args.json, SetupReport::print, |r| r.ok)
-        }
+        What::Setup(args) => setup(&args).finish(json || args.json, SetupReport::print, |r| r.ok),
         What::Log(args) => log(&args).finish(json || args.json, LogReport::print, |r| r.ok),
         What::LogCost(args) => log_cost(&args).finish(json || args.json, LogCostReport::print, |r| r.ok),
         What::TraceBack(args) => {
             trace_back(&args).finish(json || args.json, TraceBackReport::print, |r| r.ok)
         }
-        What::Rfc9693(args) => {
-            let report = checked(args.seconds).and_then(|()| rfc9693(&args));
-            report.finish(json || args.json, Rfc9693Report::print, |r| r.ok)
-        }
-        What::Capacity(args) => {
-            let report = checked(args.seconds).and_then(|()| capacity(&args));
-            report.finish(json || args.json, CapacityReport::print, |r| r.ok)
-        }
-        What::Latency(args) => {
-            let report = checked(args.seconds).and_then(|()| latency(&args));
-            report.finish(json || args.json, LatencyReport::print, |r| r.ok)
-        }
+        What::Rfc9693(args) => rfc9693(&args).finish(json || args.json, Rfc9693Report::print, |r| r.ok),
+        What::Capacity(args) => capacity(&args).finish(json || args.json, CapacityReport::print, |r| r.ok),
+        What::Latency(args) => latency(&args).finish(json || args.json, LatencyReport::print, |r| r.ok),
         What::Gateways(args) => gateways(&args).finish(json || args.json, GatewaysReport::print, |r| r.ok),
-        What::Churn(args) => {
-            let report = checked(args.seconds).and_then(|()| churn(&args));
-            report.finish(json || args.json, ChurnReport::print, |r| r.ok)
-        }
-        What::Stalls(args) => {
-            let report = checked(args.seconds).and_then(|()| stalls(&args));
-            report.finish(json || args.json, StallsReport::print, |r| r.ok)
-        }
+        What::Churn(args) => churn(&args).finish(json || args.json, ChurnReport::print, |r| r.ok),
+        What::Stalls(args) => stalls(&args).finish(json || args.json, StallsReport::print, |r| r.ok),
         What::Eantc(args) => run_lab(&args, json, eantc),
         What::Paper(args) => run_lab(&args, json, paper),
         What::Bison(args) => run_lab(&args, json, bison),
@@ -260,9 +251,39 @@ pub fn run(args: BenchArgs, json: bool) -> ExitCode {
     }
 }
 
+/// Says what is about to be done where that takes longer than two seconds and does not say so itself.
+fn announce(what: &What) -> Option<Patience> {
+    let ticks = match what {
+        What::Machine(_) => "probing the memory".into(),
+        What::Log(_) => "writing events".into(),
+        What::Gateways(_) => "reading control connections".into(),
+        What::Stalls(args) => {
+            format!("asking for one thing after another, with {} sessions", grouped(args.sessions.into()))
+        }
+        What::Latency(LatencyArgs { sessions, seconds, .. })
+        | What::Churn(ChurnArgs { sessions, seconds, .. }) => {
+            eprintln!("filling {} sessions, then measuring for {seconds} s …", grouped((*sessions).into()));
+            return None;
+        }
+        _ => return None,
+    };
+    Some(Patience::with(ticks))
+}
+
+/// What no machine could measure is a mistake on the command line.
+fn is_possible(what: &What) -> Result<(), BenchError> {
+    match what {
+        What::Setup(args) => compatible(args.translation, args.mode),
+        What::Rfc9693(args) => compatible(args.translation, args.mode),
+        What::Capacity(args) => compatible(args.translation, args.mode),
+        What::Latency(args) => compatible(args.translation, Mode::Pba),
+        What::Churn(args) => compatible(args.translation, Mode::Pba),
+        _ => Ok(()),
+    }
+}
+
 fn run_lab(args: &LabArgs, json: bool, lab: fn(&LabArgs) -> Result<LabReport, BenchError>) -> ExitCode {
-    let report = checked(args.seconds.unwrap_or(1.0)).and_then(|()| lab(args));
-    report.finish(json || args.json, LabReport::print, |r| r.ok)
+    lab(args).finish(json || args.json, LabReport::print, |r| r.ok)
 }
 
 /// How a measurement ends: its report printed, or why there is none.
@@ -289,17 +310,7 @@ impl<R: Serialize> Finish<R> for Result<R, BenchError> {
     }
 }
 
-/// A time that can be measured for.
-fn checked(seconds: f64) -> Result<(), BenchError> {
-    let is_fine = seconds > 0.0 && seconds <= 3_600.0;
-    is_fine.then_some(()).ok_or_else(|| BenchError("--seconds must be above 0 and at most 3600".into()))
-}
-
 fn run_forward(args: &ForwardArgs, json: bool) -> ExitCode {
-    if let Err(error) = checked(args.seconds) {
-        eprintln!("error: {error}");
-        return ExitCode::from(2);
-    }
     let spec = ForwardSpec {
         sessions: args.sessions,
         frame_bytes: args.frame.max(args.translation.frame_bytes_min()),
@@ -313,11 +324,15 @@ fn run_forward(args: &ForwardArgs, json: bool) -> ExitCode {
     };
     if !json {
         eprintln!(
-            "filling {} sessions ({} a mapping), then measuring for {} …",
-            crate::report::grouped(u64::from(spec.sessions)),
-            sessions_per_mapping(),
+            "{}, then measuring for {} …",
+            if spec.translation == Translation::Siit {
+                format!("{} flows without sessions", grouped(u64::from(spec.sessions)))
+            } else {
+                let sessions = grouped(u64::from(spec.sessions));
+                format!("filling {sessions} sessions ({} a mapping)", sessions_per_mapping())
+            },
             match spec.packets {
-                Some(packets) => format!("{} packets", crate::report::grouped(packets)),
+                Some(packets) => format!("{} packets", grouped(packets)),
                 None => format!("{} s", spec.seconds),
             }
         );

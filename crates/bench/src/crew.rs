@@ -26,6 +26,7 @@ pub struct Crew {
 impl Crew {
     /// Builds each worker on its own processor, so that its memory is there.
     pub fn new(spec: &RigSpec, workers: u8) -> Result<Self, BenchError> {
+        tell_of_processors(workers);
         if workers == 1 {
             pin(0);
             return Ok(Self { rigs: vec![Rig::new(spec)?] });
@@ -192,6 +193,16 @@ impl Crew {
     /// Packets verified so far; an error when one was wrong.
     pub fn verified(&self) -> Result<u64, BenchError> {
         self.rigs.iter().map(Rig::verified).sum()
+    }
+}
+
+/// What is measured of more workers than there are processors says nothing of one worker.
+pub fn tell_of_processors(workers: u8) {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    if usize::from(workers) > processors {
+        eprintln!(
+            "note: {workers} workers share {processors} processors; figures of one worker mean nothing"
+        );
     }
 }
 

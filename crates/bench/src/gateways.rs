@@ -18,6 +18,7 @@ use serde::Serialize;
 use crate::clock::{Moment, Tsc};
 use crate::forward::{BenchError, SEED, drops_of, pin};
 use crate::generator::{SUBSCRIBER_FIRST, Translation};
+use crate::options::number;
 use crate::report::{grouped, print_drops};
 use crate::setup::Phase;
 use crate::world::{
@@ -39,7 +40,7 @@ pub struct GatewaysArgs {
     #[arg(long, value_enum, default_value_t = Kind::Ftp)]
     pub protocol: Kind,
     /// How many
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(64..=1_000_000))]
+    #[arg(long, default_value_t = 100_000, value_parser = number::<u32>(64..=1_000_000), allow_negative_numbers = true)]
     pub connections: u32,
     /// Print JSON
     #[arg(long)]

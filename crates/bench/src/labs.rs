@@ -12,6 +12,7 @@ use crate::crew::Crew;
 use crate::forward::BenchError;
 use crate::memory;
 use crate::offered::{Load, Picks, RING_PACKETS};
+use crate::options::{number, seconds};
 use crate::report::grouped;
 use crate::rfc2544::{Found, Search, Seen, search};
 use crate::rig::RigSpec;
@@ -23,13 +24,13 @@ pub struct LabArgs {
     #[arg(long)]
     pub quick: bool,
     /// Seconds of each trial
-    #[arg(long)]
+    #[arg(long, value_parser = seconds, allow_negative_numbers = true)]
     pub seconds: Option<f64>,
     /// Most sessions, where the published number takes too long or too much memory
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1_024..=100_000_000))]
+    #[arg(long, value_parser = number::<u32>(1_024..=100_000_000), allow_negative_numbers = true)]
     pub sessions: Option<u32>,
     /// Workers, each on a processor of its own with a generator of its own
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    #[arg(long, default_value_t = 1, value_parser = number::<u8>(1..=16), allow_negative_numbers = true)]
     pub workers: u8,
     /// Print JSON
     #[arg(long)]

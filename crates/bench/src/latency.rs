@@ -8,6 +8,7 @@ use crate::forward::{BenchError, pin};
 use crate::generator::Translation;
 use crate::layout::Layout;
 use crate::offered::{Load, Outcome, Random, closed_loop, fill, offer};
+use crate::options::{number, seconds};
 use crate::report::grouped;
 use crate::rig::{Rig, RigSpec};
 use crate::world::{InstanceSpec, Mode};
@@ -19,27 +20,31 @@ pub struct LatencyArgs {
     #[arg(long, value_enum, default_value_t = Translation::Nat44)]
     pub translation: Translation,
     /// Load as a share of the capacity, which is measured first
-    #[arg(long, default_value = "50%", value_parser = percent)]
+    #[arg(long, default_value = "50%", value_parser = percent, allow_negative_numbers = true)]
     pub load: f64,
     /// Sessions in the tables
-    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(64..=100_000_000))]
+    #[arg(long, default_value_t = 1_000_000, value_parser = number::<u32>(64..=100_000_000), allow_negative_numbers = true)]
     pub sessions: u32,
     /// Bytes of a frame, check sequence included
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(64..=1_522))]
+    #[arg(long, default_value_t = 64, value_parser = number::<u32>(64..=1_522), allow_negative_numbers = true)]
     pub frame: u32,
     /// Seconds to measure
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, default_value_t = 10.0, value_parser = seconds, allow_negative_numbers = true)]
     pub seconds: f64,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// "50%" or "50": percent, above 0 and at most 100.
+/// "50%" or "50": percent, above 0 and at most 100. Below 1 only with its sign, for 0.5 may be meant as a half.
 pub fn percent(text: &str) -> Result<f64, String> {
-    let number: f64 =
-        text.trim_end_matches('%').trim().parse().map_err(|_| "a percentage such as 50%".to_string())?;
-    if number > 0.0 && number <= 100.0 { Ok(number) } else { Err("above 0% and at most 100%".into()) }
+    let (number, has_sign) = text.strip_suffix('%').map_or((text, false), |number| (number, true));
+    let value = number.trim().parse::<f64>().ok().filter(|value| *value > 0.0 && *value <= 100.0);
+    match value {
+        Some(value) if value < 1.0 && !has_sign => Err(format!("write {}% or {value}%", value * 100.0)),
+        Some(value) => Ok(value),
+        None => Err("it is a percentage above 0% and at most 100%, such as 50%".into()),
+    }
 }
 
 /// Times of packets, microseconds.
@@ -196,7 +201,10 @@ mod tests {
     #[test]
     fn a_load_is_a_percentage() {
         assert_eq!((percent("50%"), percent("12.5")), (Ok(50.0), Ok(12.5)));
-        assert!(percent("0%").is_err() && percent("101").is_err() && percent("half").is_err());
+        for text in ["0%", "101", "half", "50%%", "-10%", "nan"] {
+            assert!(percent(text).is_err(), "{text}");
+        }
+        assert_eq!((percent("0.5%"), percent("0.5")), (Ok(0.5), Err("write 50% or 0.5%".into())));
     }
 
     #[test]

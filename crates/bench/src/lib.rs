@@ -4,6 +4,12 @@
 //! measured in the same run by a pass without the router and reported beside the result, never taken off it.
 #![forbid(unsafe_code)]
 
+/// Standard output as results are printed to it: who does not read on is no error, a full disk is one.
+macro_rules! println {
+    () => { $crate::report::say(format_args!("")) };
+    ($($what:tt)*) => { $crate::report::say(format_args!($($what)*)) };
+}
+
 mod capacity;
 mod churn;
 mod cli;
@@ -22,6 +28,7 @@ mod logcost;
 mod machine;
 mod memory;
 mod offered;
+mod options;
 mod progress;
 mod report;
 mod rfc2544;

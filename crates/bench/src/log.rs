@@ -16,6 +16,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use crate::forward::BenchError;
+use crate::options::number;
 use crate::progress::Progress;
 use crate::report::grouped;
 use crate::scratch::Scratch;
@@ -52,10 +53,10 @@ pub struct LogArgs {
     #[arg(long, value_enum, default_value_t = Events::Blocks)]
     pub events: Events,
     /// How many, each about 10 to 20 bytes on disk
-    #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(BATCH..=2_000_000_000))]
+    #[arg(long, default_value_t = 10_000_000, value_parser = number::<u64>(BATCH..=2_000_000_000), allow_negative_numbers = true)]
     pub count: u64,
     /// Days of the log's calendar that they are spread over, instead of a million a second
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=3_650))]
+    #[arg(long, value_parser = number::<u64>(1..=3_650), allow_negative_numbers = true)]
     pub days: Option<u64>,
     /// Questions asked afterwards
     #[arg(long, default_value_t = 50)]

@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::clock::Tsc;
 use crate::forward::{BenchError, pin, pin_to, processors};
 use crate::generator::Translation;
+use crate::options::number;
 use crate::progress::Progress;
 use crate::report::grouped;
 use crate::setup::{SetupArgs, Steady};
@@ -36,10 +37,10 @@ pub struct LogCostArgs {
     #[arg(long, value_enum, default_value_t = Mode::Arbitrary)]
     pub mode: Mode,
     /// Room in each of the three or four tables; half of it is in use
-    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1_024..=20_000_000))]
+    #[arg(long, default_value_t = 1_000_000, value_parser = number::<u32>(1_024..=20_000_000), allow_negative_numbers = true)]
     pub sessions: u32,
     /// Turns of each table; a turn is 1 024 sessions begun and about as many ended
-    #[arg(long, default_value_t = 1_001, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    #[arg(long, default_value_t = 1_001, value_parser = number::<u64>(1..=100_000), allow_negative_numbers = true)]
     pub turns: u64,
     /// Print JSON
     #[arg(long)]

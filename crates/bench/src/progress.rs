@@ -1,6 +1,8 @@
 //! Progress on the error stream, for what takes longer than two seconds.
 
 use std::io::{IsTerminal, Write};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::report::grouped;
@@ -27,15 +29,65 @@ impl Progress {
 
     /// So many are done; cheap enough to be called every few thousand packets.
     pub fn at(&mut self, done: u64) {
-        if self.told.elapsed() < self.every {
-            return;
+        if self.is_due() {
+            self.tell(&line(self.what, done, self.total, self.start.elapsed().as_secs_f64()));
         }
+    }
+
+    /// So many are done of a step that ends with a time, after so many of its seconds.
+    pub fn at_second(&mut self, done: u64, (second, of): (f64, f64)) {
+        if self.is_due() {
+            let rate = done as f64 / self.start.elapsed().as_secs_f64().max(1e-3) / 1e6;
+            self.tell(&format!("{}: {second:.0} of {of} s, {rate:.2} M/s", self.what));
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        self.told.elapsed() >= self.every
+    }
+
+    fn tell(&mut self, line: &str) {
         self.told = Instant::now();
         self.has_told = true;
-        let line = line(self.what, done, self.total, self.start.elapsed().as_secs_f64());
         let mut out = std::io::stderr().lock();
         // A reader that went away is no reason to stop measuring.
         let _ = if self.is_terminal { write!(out, "\r{line}\x1b[K") } else { writeln!(out, "{line}") };
+    }
+}
+
+/// While it lives, a step of which nobody can say how far it is says how long it takes, after two seconds.
+pub struct Patience {
+    done: Option<Sender<()>>,
+    teller: Option<JoinHandle<()>>,
+}
+
+impl Patience {
+    /// `what` is being done. Before a thread is pinned: the one that tells must not be in its way.
+    pub fn with(what: String) -> Self {
+        let (done, waits) = channel();
+        let teller = std::thread::spawn(move || {
+            let (start, is_terminal) = (Instant::now(), std::io::stderr().is_terminal());
+            let mut pause = Duration::from_secs(2);
+            while waits.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                let line = format!("{what} … {} s", start.elapsed().as_secs());
+                let mut out = std::io::stderr().lock();
+                let _ = if is_terminal { write!(out, "\r{line}\x1b[K") } else { writeln!(out, "{line}") };
+                pause = Duration::from_secs(if is_terminal { 1 } else { 10 });
+            }
+            if is_terminal && start.elapsed() >= Duration::from_secs(2) {
+                let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
+            }
+        });
+        Self { done: Some(done), teller: Some(teller) }
+    }
+}
+
+impl Drop for Patience {
+    fn drop(&mut self) {
+        drop(self.done.take());
+        if let Some(teller) = self.teller.take() {
+            let _ = teller.join();
+        }
     }
 }
 

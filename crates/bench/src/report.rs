@@ -4,6 +4,18 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+/// A line of a result. Where nobody reads it any more the program ends without a word.
+pub fn say(line: std::fmt::Arguments<'_>) {
+    use std::io::Write;
+    if let Err(error) = writeln!(std::io::stdout().lock(), "{line}") {
+        let is_left = error.kind() == std::io::ErrorKind::BrokenPipe;
+        if !is_left {
+            eprintln!("error: the result cannot be written: {error}");
+        }
+        std::process::exit(i32::from(!is_left));
+    }
+}
+
 /// One `forward` run.
 #[derive(Debug, Clone, Serialize)]
 pub struct ForwardReport {

@@ -16,6 +16,7 @@ use crate::generator::Translation;
 use crate::labs::zero_loss;
 use crate::layout::Layout;
 use crate::offered::RING_PACKETS;
+use crate::options::{number, seconds};
 use crate::report::grouped;
 use crate::rfc2544::{Found, Search, Seen, search};
 use crate::rig::RigSpec;
@@ -35,16 +36,16 @@ pub struct Rfc9693Args {
     #[arg(long, value_enum, default_value_t = Mode::Pba)]
     pub mode: Mode,
     /// Connections: size of the connection tracking table, all workers together
-    #[arg(long, default_value_t = 4_000_000, value_parser = clap::value_parser!(u32).range(1_024..=100_000_000))]
+    #[arg(long, default_value_t = 4_000_000, value_parser = number::<u32>(1_024..=100_000_000), allow_negative_numbers = true)]
     pub sessions: u32,
     /// Bytes of a frame, check sequence included; with nat64 at least 80
-    #[arg(long, default_value_t = 84, value_parser = clap::value_parser!(u32).range(64..=1_522))]
+    #[arg(long, default_value_t = 84, value_parser = number::<u32>(64..=1_522), allow_negative_numbers = true)]
     pub frame: u32,
     /// Workers, each on a processor of its own with a generator of its own
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    #[arg(long, default_value_t = 1, value_parser = number::<u8>(1..=16), allow_negative_numbers = true)]
     pub workers: u8,
     /// Seconds of each trial of throughput
-    #[arg(long, default_value_t = 2.0)]
+    #[arg(long, default_value_t = 2.0, value_parser = seconds, allow_negative_numbers = true)]
     pub seconds: f64,
     /// Print JSON
     #[arg(long)]

@@ -16,6 +16,7 @@ use crate::crew::Crew;
 use crate::forward::{BenchError, difference, pin};
 use crate::generator::Translation;
 use crate::layout::{Layout, Walk};
+use crate::options::{number, seconds};
 use crate::progress::Progress;
 use crate::report::grouped;
 use crate::rig::{Rig, RigSpec};
@@ -42,19 +43,19 @@ pub struct SetupArgs {
     #[arg(long, value_enum, default_value_t = Mode::Pba)]
     pub mode: Mode,
     /// Sessions made from empty, and room in the tables
-    #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u32).range(1_024..=100_000_000))]
+    #[arg(long, default_value_t = 10_000_000, value_parser = number::<u32>(1_024..=100_000_000), allow_negative_numbers = true)]
     pub sessions: u32,
     /// Seconds to measure with expiry running
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, default_value_t = 10.0, value_parser = seconds, allow_negative_numbers = true)]
     pub seconds: f64,
     /// Sessions to make with expiry running, instead of seconds: the same work in every run
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, conflicts_with = "seconds", value_parser = number::<u64>(1..=u64::MAX), allow_negative_numbers = true)]
     pub packets: Option<u64>,
     /// Source ports of a subscriber
-    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1_024))]
+    #[arg(long, default_value_t = 16, value_parser = number::<u32>(1..=1_024), allow_negative_numbers = true)]
     pub ports: u32,
     /// Remote endpoints of a source port, which are its sessions on one mapping
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, default_value_t = 1, value_parser = number::<u32>(1..=65_536), allow_negative_numbers = true)]
     pub remotes: u32,
     /// What is told to the log: what that takes from the worker. Where the events go is another core's work, here they are
     /// thrown away
@@ -64,7 +65,7 @@ pub struct SetupArgs {
     #[arg(long)]
     pub sequential: bool,
     /// Workers, each on a processor of its own with its share of the sessions and a generator of its own
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    #[arg(long, default_value_t = 1, value_parser = number::<u8>(1..=16), allow_negative_numbers = true)]
     pub workers: u8,
     /// Print JSON
     #[arg(long)]
@@ -306,8 +307,7 @@ impl Setup {
         }
         let mut meters = self.meters();
         let limit = args.packets.unwrap_or(u64::MAX);
-        let wanted = args.packets.unwrap_or((args.seconds * 1e3) as u64);
-        let mut progress = Progress::new("with expiry", wanted);
+        let mut progress = Progress::new("with expiry", args.packets.unwrap_or(0));
         barrier.wait();
         let before = self.rig.accounts().clone();
         let alive_before = self.rig.sessions();
@@ -322,7 +322,10 @@ impl Setup {
             let (alive, elapsed) = (self.rig.sessions(), start.cycles());
             report.alive_min = report.alive_min.min(alive);
             report.alive_max = report.alive_max.max(alive);
-            progress.at(if args.packets.is_some() { made } else { (self.tsc.s(elapsed) * 1e3) as u64 });
+            match args.packets {
+                Some(most) => progress.at(made.min(most)),
+                None => progress.at_second(made, (self.tsc.s(elapsed), args.seconds)),
+            }
             if made >= limit || (args.packets.is_none() && elapsed >= end) {
                 break;
             }

@@ -21,6 +21,7 @@ use crate::forward::{BenchError, difference, pin};
 use crate::generator::{SUBSCRIBER_FIRST, Translation};
 use crate::layout::Layout;
 use crate::offered::{Picks, Random, fill};
+use crate::options::{number, seconds};
 use crate::report::grouped;
 use crate::rig::{Rig, RigSpec};
 use crate::world::{self, InstanceSpec, Mode};
@@ -41,10 +42,10 @@ const BURSTS_MAX: u64 = 50_000_000;
 #[derive(Debug, Clone, Args)]
 pub struct StallsArgs {
     /// Sessions in the tables
-    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1_024..=100_000_000))]
+    #[arg(long, default_value_t = 1_000_000, value_parser = number::<u32>(1_024..=100_000_000), allow_negative_numbers = true)]
     pub sessions: u32,
     /// Seconds to measure without any management, to compare with
-    #[arg(long, default_value_t = 2.0)]
+    #[arg(long, default_value_t = 2.0, value_parser = seconds, allow_negative_numbers = true)]
     pub seconds: f64,
     /// Print JSON
     #[arg(long)]

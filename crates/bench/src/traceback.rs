@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::forward::BenchError;
 use crate::log::scatter;
+use crate::options::number;
 use crate::progress::Progress;
 use crate::report::grouped;
 use crate::scratch::Scratch;
@@ -37,13 +38,13 @@ const OWN_EVENTS: u64 = 1_440;
 #[derive(Debug, Clone, Args)]
 pub struct TraceBackArgs {
     /// Port block events, all days together; 6 to 8 bytes each on disk, and a day more of them that is not over
-    #[arg(long, default_value_t = 100_000_000, value_parser = clap::value_parser!(u64).range(100_000..=20_000_000_000))]
+    #[arg(long, default_value_t = 100_000_000, value_parser = number::<u64>(100_000..=20_000_000_000), allow_negative_numbers = true)]
     pub rows: u64,
     /// Days they are spread over
-    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3_650))]
+    #[arg(long, default_value_t = 30, value_parser = number::<u64>(1..=3_650), allow_negative_numbers = true)]
     pub days: u64,
     /// Questions of each kind
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    #[arg(long, default_value_t = 50, value_parser = number::<u64>(1..=10_000), allow_negative_numbers = true)]
     pub questions: u64,
     /// Directory in which a store is made and deleted again; a temporary one unless given
     #[arg(long, value_name = "DIR")]

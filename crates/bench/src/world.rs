@@ -147,24 +147,30 @@ impl Log {
     }
 }
 
+/// Is there such an instance?
+///
+/// # Errors
+/// If not: what to choose instead.
+pub fn compatible(translation: Translation, mode: Mode) -> Result<(), BenchError> {
+    let why = match (translation, mode) {
+        (Translation::Siit, _) => {
+            "a stateless translator has no sessions: --translation siit is for `bench forward` alone"
+        }
+        (Translation::Nat64, Mode::Static) => {
+            "one-to-one addresses are of IPv4 only; with --translation nat64 choose --mode pba, arbitrary or deterministic"
+        }
+        _ => return Ok(()),
+    };
+    Err(BenchError(why.into()))
+}
+
 impl InstanceSpec {
     /// Are there as many subscribers and addresses?
     ///
     /// # Errors
     /// If not: what to do instead.
     pub fn check(&self) -> Result<(), BenchError> {
-        if self.translation == Translation::Siit {
-            let why =
-                "a stateless translator has no sessions: --translation siit is for `bench forward` alone";
-            return Err(BenchError(why.into()));
-        }
-        if (self.translation, self.mode) == (Translation::Nat64, Mode::Static) {
-            return Err(BenchError(
-                "one-to-one addresses are of IPv4 only; with --translation nat64 choose --mode pba, arbitrary or \
-                 deterministic"
-                    .into(),
-            ));
-        }
+        compatible(self.translation, self.mode)?;
         let (subscribers, addresses) = (grouped(self.subscribers.into()), self.addresses());
         let fewer = "ask for fewer sessions or for more on each (--ports, --remotes)";
         if self.subscribers > SUBSCRIBERS4_MAX && self.translation != Translation::Nat64 {

@@ -155,6 +155,8 @@ const FRAMES: u32 = 65_535;
 const DPDK_MIB: u64 = 256;
 /// More than the tables take for one session, bytes.
 const TABLE_BYTES: u64 = 220;
+/// Nothing else is asked of the daemon while it takes the first.
+const FIRST_SNAPSHOT_MAX: Duration = Duration::from_secs(60);
 /// As fast as the window allows.
 const UNLIMITED: u64 = 1_000_000_000;
 
@@ -291,10 +293,20 @@ impl Rig {
             churn::BATCH
         ));
         let before = self.look()?;
+        // The first snapshot is taken before packets are in its way, so that sessions are deleted from the first second on.
+        let asked = Instant::now();
+        let churn = Churn::start(self.daemon.socket(), options.deletions, options.snapshot_every, || {
+            if interrupted() {
+                bail!("interrupted");
+            }
+            if asked.elapsed() > FIRST_SNAPSHOT_MAX {
+                bail!("no snapshot of all sessions within {} s", FIRST_SNAPSHOT_MAX.as_secs());
+            }
+            Ok(())
+        })?;
         let worker_before = self.daemon.workers()?;
         let started = Instant::now();
         self.generator.rate(options.rate.unwrap_or(UNLIMITED))?;
-        let churn = Churn::start(self.daemon.socket(), options.deletions, options.snapshot_every)?;
         let mut told = Instant::now();
         let mut last = (self.generator.counts(), churn.so_far());
         while started.elapsed() < Duration::from_secs(u64::from(options.seconds)) {

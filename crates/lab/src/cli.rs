@@ -138,7 +138,7 @@ enum Action {
         #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86_400))]
         seconds: u32,
         /// Packets a second that the generator sends; as many as come back when not given.
-        #[arg(long)]
+        #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
         rate: Option<u64>,
         /// Most deletions a second; 0 for none.
         #[arg(long, default_value_t = 70_000)]
@@ -475,6 +475,9 @@ fn churn(options: &bison::Options, json: bool) -> Result<ExitCode> {
         bison::print(&report);
     }
     let stages = [&report.fill, &report.steady];
+    if options.deletions > 0 && report.churned.deleted == 0 {
+        bail!("no session was deleted: this was no test of churn; let it run longer (--seconds)");
+    }
     // A port given anew under a packet takes the same deletion that loses others, and chance.
     let good = stages.iter().all(|stage| {
         stage.equal && stage.conservation_ok && stage.wrong == 0 && stage.reused <= stage.dropped / 10

@@ -77,14 +77,28 @@ pub(crate) struct Churn {
 }
 
 impl Churn {
-    /// Begins with a snapshot, then deletes at most `deletions` sessions a second until it is finished.
-    pub fn start(socket: &Path, deletions: u32, snapshot_every: u32) -> Result<Churn> {
+    /// Takes a snapshot; then deletes at most `deletions` sessions a second until it is finished. `waits` is called while there is no
+    /// snapshot yet.
+    pub fn start(
+        socket: &Path,
+        deletions: u32,
+        snapshot_every: u32,
+        mut waits: impl FnMut() -> Result<()>,
+    ) -> Result<Churn> {
         let shared = Arc::new(Shared::default());
         let (socket, every) = (socket.to_owned(), Duration::from_secs(u64::from(snapshot_every)));
         let mut threads = Vec::new();
         if deletions > 0 {
             let (shared, socket) = (Arc::clone(&shared), socket.clone());
             threads.push(thread::spawn(move || take_snapshots(&shared, &socket, every)));
+        }
+        let first = threads.first();
+        while first.is_some_and(|thread| !thread.is_finished()) && shared.keys().is_empty() {
+            if let Err(why) = waits() {
+                shared.stop.store(true, Ordering::Release);
+                return Err(why);
+            }
+            thread::sleep(Duration::from_millis(20));
         }
         for number in 0..if deletions > 0 { CONNECTIONS } else { 0 } {
             let (shared, socket) = (Arc::clone(&shared), socket.clone());

@@ -1,0 +1,72 @@
+//! Values on the command line: what is wrong with one is said in words, and what it may be.
+
+use std::ops::RangeInclusive;
+
+use crate::report::grouped;
+
+/// Longest measurement, seconds.
+const SECONDS_MAX: f64 = 3_600.0;
+
+/// A whole number within these bounds, as `2000000`, `2_000_000` or `2M`.
+pub fn number<T: TryFrom<u64>>(
+    bounds: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let value = whole(text).filter(|value| bounds.contains(value));
+        value.and_then(|value| T::try_from(value).ok()).ok_or_else(|| {
+            let least = grouped(*bounds.start());
+            let most = match *bounds.end() {
+                u64::MAX => "on".into(),
+                most => format!("to {}", grouped(most)),
+            };
+            format!("it is a whole number from {least} {most}, such as 2000000, 2_000_000 or 2M")
+        })
+    }
+}
+
+fn whole(text: &str) -> Option<u64> {
+    let digits = text.replace('_', "");
+    let (digits, times) = match digits.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 1_000),
+        None => match digits.strip_suffix('M') {
+            Some(digits) => (digits, 1_000_000),
+            None => (digits.as_str(), 1),
+        },
+    };
+    digits.parse::<u64>().ok()?.checked_mul(times)
+}
+
+/// Seconds to measure for.
+pub fn seconds(text: &str) -> Result<f64, String> {
+    let value = text.parse::<f64>().ok().filter(|value| *value > 0.0 && *value <= SECONDS_MAX);
+    value.ok_or_else(|| format!("it is a number of seconds above 0 and at most {SECONDS_MAX}, such as 2.5"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_as_people_write_them() {
+        let of = number::<u32>(1_024..=100_000_000);
+        for text in ["2000000", "2_000_000", "2M", "2000k"] {
+            assert_eq!(of(text), Ok(2_000_000), "{text}");
+        }
+        for text in
+            ["", "M", "-5", "1.5M", "1e6", "1023", "100000001", "99999999999999999999", "20000000000000000M"]
+        {
+            let why = of(text).unwrap_err();
+            assert!(why.contains("from 1 024 to 100 000 000"), "{text}: {why}");
+        }
+        assert!(number::<u64>(1..=u64::MAX)("0").unwrap_err().contains("from 1 on"));
+        assert!(number::<u8>(1..=16)("17").unwrap_err().contains("from 1 to 16"));
+    }
+
+    #[test]
+    fn nothing_is_measured_for_no_time_or_for_ever() {
+        assert_eq!(seconds("0.1"), Ok(0.1));
+        for text in ["0", "-1", "nan", "inf", "3601", "1 s", ""] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+}
