@@ -19,14 +19,18 @@ use crate::source::Span;
 const UNROUTED_TOLD: usize = 5;
 
 pub(super) fn check(notes: &Notes, config: &Config) {
-    outside(notes, config);
+    let sides: Vec<Routed<'_>> = config.routes.iter().map(|route| (route, side(config, route))).collect();
+    outside(notes, config, &sides);
     for (nat, nat64) in config.nat.iter().filter_map(|nat| Some((nat, nat.nat64.as_ref()?))) {
-        subscribers(notes, config, nat, nat64);
+        subscribers(notes, config, &sides, (nat, nat64));
     }
     for siit in &config.siit {
         hosts(notes, config, siit);
     }
 }
+
+/// A route and the side on which it leaves the router.
+type Routed<'a> = (&'a RouteConfig, Option<Side>);
 
 /// Destinations of one IP version that routes lead to; those of IPv4 as the first 32 bits.
 #[derive(Default)]
@@ -99,11 +103,11 @@ fn side(config: &Config, route: &RouteConfig) -> Option<Side> {
 }
 
 /// What was translated to IPv4 goes somewhere. Said once of each routing instance.
-fn outside(notes: &Notes, config: &Config) {
+fn outside(notes: &Notes, config: &Config, routes: &[Routed<'_>]) {
     let routed = |vrf: &str, leaves: &dyn Fn(Side) -> bool| {
-        let mut here = config.routes.iter().filter(|route| route.vrf.value == vrf);
-        here.any(|route| match route.prefix.value {
-            Prefix::V4(prefix) => prefix.is_default() || side(config, route).is_some_and(leaves),
+        let mut here = routes.iter().filter(|(route, _)| route.vrf.value == vrf);
+        here.any(|(route, side)| match route.prefix.value {
+            Prefix::V4(prefix) => prefix.is_default() || side.is_some_and(leaves),
             Prefix::V6(_) => false,
         })
     };
@@ -137,7 +141,12 @@ fn outside(notes: &Notes, config: &Config) {
 }
 
 /// IPv6 comes in at an inside interface, and answers find the way back to whoever sent it.
-fn subscribers(notes: &Notes, config: &Config, nat: &NatConfig, nat64: &Nat64Config) {
+fn subscribers(
+    notes: &Notes,
+    config: &Config,
+    routes: &[Routed<'_>],
+    (nat, nat64): (&NatConfig, &Nat64Config),
+) {
     let vrf = &nat.inside_vrf;
     let inside = || config.interfaces.iter().filter(|on| on.side == Side::Inside && on.vrf == *vrf);
     if let Some(first) = inside().next()
@@ -153,9 +162,9 @@ fn subscribers(notes: &Notes, config: &Config, nat: &NatConfig, nat64: &Nat64Con
     }
     let mut reached = Reached::default();
     inside().for_each(|interface| reached.connected(interface, is_v6));
-    let here = config.routes.iter().filter(|route| route.vrf == *vrf && is_v6(route.prefix.value));
-    here.filter(|route| side(config, route) == Some(Side::Inside))
-        .for_each(|route| reached.add(route.prefix.value));
+    let here = routes.iter().filter(|(route, _)| route.vrf == *vrf && is_v6(route.prefix.value));
+    here.filter(|(_, side)| *side == Some(Side::Inside))
+        .for_each(|(route, _)| reached.add(route.prefix.value));
     let unrouted = nat64.subscribers.iter().filter(|prefix| !reached.some_of(prefix.value.into(), 0));
     for prefix in unrouted.take(UNROUTED_TOLD) {
         let message = format!(
