@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use carrack_base::Range4;
-use carrack_config::{Config, Diagnostic, NatConfig, PortFacts, PortsConfig, Severity};
+use carrack_config::{At, Config, Diagnostic, NatConfig, PortFacts, PortsConfig, Severity, SiitConfig};
 use carrack_runtime::Budget;
 use serde::Serialize;
 
@@ -36,6 +36,7 @@ struct Summary {
     interfaces: Vec<InterfaceSummary>,
     routes: usize,
     nat: Vec<NatSummary>,
+    siit: Vec<SiitSummary>,
     sessions_max: u32,
     subscribers_max: u32,
     memory: MemorySummary,
@@ -69,6 +70,16 @@ struct NatSummary {
     addresses: u64,
     ports: String,
     subscribers_max: Option<u64>,
+    nat64_prefixes: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct SiitSummary {
+    name: String,
+    vrf: String,
+    prefixes: Vec<String>,
+    mappings: usize,
+    ipv4: Vec<String>,
 }
 
 pub fn run(args: &CheckArgs, json: bool) -> Outcome {
@@ -137,6 +148,7 @@ impl Summary {
             interfaces: config.interfaces.iter().map(InterfaceSummary::of).collect(),
             routes: config.routes.len(),
             nat: config.nat.iter().map(NatSummary::of).collect(),
+            siit: config.siit.iter().map(SiitSummary::of).collect(),
             sessions_max: memory.sessions,
             subscribers_max: memory.subscribers,
             memory: MemorySummary {
@@ -175,6 +187,7 @@ impl Summary {
             table.row(vec![n.name.clone(), pools, addresses, n.ports.clone(), most]);
         }
         table.print(out, "no NAT instances")?;
+        self.print_translators(out)?;
         writeln!(
             out,
             "\nRoom for {} sessions and {} subscribers.",
@@ -182,6 +195,58 @@ impl Summary {
             number(self.subscribers_max.into())
         )?;
         self.budget.iter().try_for_each(|line| writeln!(out, "{line}"))
+    }
+
+    /// A line for each NAT64 and each stateless translator.
+    fn print_translators(&self, out: &mut dyn Write) -> io::Result<()> {
+        let nat64 = self.nat.iter().filter(|nat| !nat.nat64_prefixes.is_empty());
+        let nat64: Vec<String> =
+            nat64.map(|nat| format!("NAT64 {}: {}", nat.name, prefixes(&nat.nat64_prefixes))).collect();
+        let lines: Vec<String> = nat64.into_iter().chain(self.siit.iter().map(SiitSummary::line)).collect();
+        if !lines.is_empty() {
+            writeln!(out)?;
+        }
+        lines.iter().try_for_each(|line| writeln!(out, "{line}"))
+    }
+}
+
+/// Elements of a list that a line names.
+const NAMED: usize = 4;
+
+fn prefixes(all: &[String]) -> String {
+    match all {
+        [] => "no prefix".to_owned(),
+        [one] => format!("prefix {one}"),
+        more => format!("prefixes {}", listed(more)),
+    }
+}
+
+/// The first of a list, and how many more there are.
+fn listed(all: &[String]) -> String {
+    let (first, rest) = all.split_at(all.len().min(NAMED));
+    let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+    format!("{}{more}", first.join(" "))
+}
+
+fn texts<T: ToString>(all: &[At<T>]) -> Vec<String> {
+    all.iter().map(|at| at.value.to_string()).collect()
+}
+
+impl SiitSummary {
+    fn of(siit: &SiitConfig) -> Self {
+        Self {
+            name: siit.name.value.clone(),
+            vrf: siit.vrf.value.clone(),
+            prefixes: texts(&siit.prefixes),
+            mappings: siit.eam.len(),
+            ipv4: texts(&siit.ipv4),
+        }
+    }
+
+    fn line(&self) -> String {
+        let mappings = plural(self.mappings as u64, "explicit mapping");
+        let ipv4 = if self.ipv4.is_empty() { "no IPv4 networks".into() } else { listed(&self.ipv4) };
+        format!("SIIT {} (vrf {}): {}; {mappings}; {ipv4}", self.name, self.vrf, prefixes(&self.prefixes))
     }
 }
 
@@ -249,9 +314,17 @@ impl NatSummary {
                 (format!("{own}, deterministic{more}"), each.map(|n| shares(n.into(), kept)))
             }
         };
-        Self { name: nat.name.value.clone(), pools: nat.pools.len(), addresses, ports, subscribers_max }
+        Self {
+            name: nat.name.value.clone(),
+            pools: nat.pools.len(),
+            addresses,
+            ports,
+            subscribers_max,
+            nat64_prefixes: nat.nat64.as_ref().map_or_else(Vec::new, |nat64| texts(&nat64.prefixes)),
+        }
     }
 }
+
 /// Own addresses as written, IPv4 before IPv6.
 fn own_addresses(interface: &carrack_config::InterfaceConfig) -> Vec<String> {
     let four = interface.addresses.iter().map(|own| own.value.to_string());

@@ -390,6 +390,25 @@ fn check_sums_up_a_valid_file() {
     golden("check-minimal.txt", &String::from_utf8(output.stdout).unwrap());
 }
 
+/// A line says what translates between the versions.
+#[test]
+fn check_names_nat64_and_stateless_translators() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let checked = |file: &str, more: &[&str]| {
+        let output = carrack().arg("check").arg(examples.join(file)).args(more).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{file}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let nat64 = checked("nat64.toml", &[]);
+    assert!(nat64.contains("\n\nNAT64 cgn: prefix 64:ff9b::/96\n\nRoom for"), "{nat64}");
+    let siit = checked("siit.toml", &[]);
+    let line = "\nSIIT dc (vrf default): prefix 2001:db8:64::/96; 2 explicit mappings; 198.51.100.64/26\n";
+    assert!(siit.contains(line), "{siit}");
+    let report: serde_json::Value = serde_json::from_str(&checked("siit.toml", &["--json"])).unwrap();
+    let siit = &report["summary"]["siit"][0];
+    assert_eq!((&siit["mappings"], &siit["ipv4"][0]), (&2.into(), &"198.51.100.64/26".into()));
+}
+
 #[test]
 fn the_reference_of_the_command_line_is_fresh() {
     let output = carrack().arg("reference").output().unwrap();

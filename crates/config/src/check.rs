@@ -3,6 +3,7 @@
 mod logging;
 mod nat;
 mod network;
+mod routes;
 mod siit;
 
 use crate::model::Config;
@@ -15,5 +16,6 @@ pub(crate) fn config(notes: &Notes, config: &Config) {
     network::check(notes, config, complete);
     nat::check(notes, config, complete);
     siit::check(notes, config);
+    routes::check(notes, config);
     logging::check(notes, config);
 }

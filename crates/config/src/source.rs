@@ -159,6 +159,12 @@ impl Source {
         Self { name: name.to_owned(), text: text.into() }
     }
 
+    /// The line of a place, from 1.
+    pub(crate) fn line(&self, span: Span) -> usize {
+        let head = &self.text[..floor_char_boundary(&self.text, span.start)];
+        head.bytes().filter(|b| *b == b'\n').count() + 1
+    }
+
     /// A message about the place at `span`.
     pub(crate) fn at(&self, severity: Severity, span: Span, message: String) -> Diagnostic {
         let start = floor_char_boundary(&self.text, span.start);
@@ -169,7 +175,7 @@ impl Source {
         Diagnostic {
             severity,
             file: self.name.clone(),
-            line: head.bytes().filter(|b| *b == b'\n').count() + 1,
+            line: self.line(span),
             column: self.text[line_start..start].chars().count() + 1,
             message,
             snippet: Some(snippet(

@@ -14,11 +14,21 @@ name = "dc"
 name = "lan"
 device = "mem:lan"
 vrf = "dc"
-address = ["10.0.0.1/24"]
+address = ["10.0.0.1/24", "2001:db8:46::ff:1/112"]
 
 [[route]]
 prefix = "0.0.0.0/0"
 via = "10.0.0.254"
+vrf = "dc"
+
+[[route]]
+prefix = "2001:db8:46::/64"
+via = "2001:db8:46::ff:2"
+vrf = "dc"
+
+[[route]]
+prefix = "64:ff9b:1::198.51.100.0/120"
+via = "2001:db8:46::ff:2"
 vrf = "dc"
 
 [[siit]]
@@ -83,7 +93,8 @@ fn translator_and_its_routes_are_compiled() {
     let v4 = snapshot.routes.iter().filter(|route| leads(&route.next_hop) && route.vrf == instance.vrf);
     let v4: Vec<String> = v4.map(|route| route.prefix.to_string()).collect();
     assert_eq!(v4, ["192.0.2.0/28", "203.0.113.5/32", "198.51.100.0/24"]);
-    let v6: Vec<String> = snapshot.routes6.iter().map(|route| route.prefix.to_string()).collect();
+    let v6 = snapshot.routes6.iter().filter(|route| route.next_hop == NextHop::Translate(0));
+    let v6: Vec<String> = v6.map(|route| route.prefix.to_string()).collect();
     assert_eq!(v6, ["64:ff9b:1::/96", "2001:db8:100::/40"]);
 }
 

@@ -176,3 +176,24 @@ pub(crate) fn await_ping(lab: &Lab, ns: Ns, target: &str, what: &str) -> Result<
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use carrack_config::Config;
+
+    use super::*;
+    use crate::nat64;
+
+    #[test]
+    fn the_daemon_accepts_the_configs_of_translation_without_a_warning() {
+        for io in [Io::AfPacket, Io::AfXdp] {
+            for text in [nat64::config(io), plat_config(io), clat_config(io), config(io)] {
+                let text = text.replace("@LAB@", "/run/carrack-lab/demo");
+                let (_, warnings) = Config::from_str("carrack.toml", &text).unwrap_or_else(|errors| {
+                    panic!("{}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+                });
+                assert!(warnings.is_empty(), "{}", warnings[0]);
+            }
+        }
+    }
+}

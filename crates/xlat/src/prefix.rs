@@ -4,7 +4,7 @@
 mod tests;
 
 use crate::global::is_global;
-use carrack_base::Prefix6;
+use carrack_base::{Prefix4, Prefix6};
 use std::fmt;
 
 /// `64:ff9b::/96` (RFC 6052 §2.1).
@@ -128,6 +128,14 @@ impl NatPrefix {
         let high = address >> self.high_shift;
         let low = (address << self.low_shift) & self.low_mask;
         self.network | (high as u128) << 64 | low as u128
+    }
+
+    /// The IPv6 prefix of all addresses that stand for one of `prefix`; octet `u`, where those bits reach it, counts among
+    /// its bits.
+    pub const fn embed_prefix(&self, prefix: Prefix4) -> Prefix6 {
+        let (own, end) = (self.prefix.len(), self.prefix.len() + prefix.len());
+        let len = if own < 96 && end > 64 { end + 8 } else { end };
+        Prefix6::of(self.embed(prefix.address()), len)
     }
 
     /// The IPv4 address (host order) in an address of this prefix, which the caller has checked with

@@ -1,7 +1,7 @@
 //! NAT instances: against routing instances and interfaces, against each other, and within themselves.
 
 mod nat64;
-mod outside;
+pub(super) mod outside;
 mod ports;
 
 use std::net::IpAddr;

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use carrack_base::{Prefix, Prefix4, Prefix6};
+use carrack_base::{Prefix, Prefix4, Prefix6, Range4};
 use carrack_pipeline::snapshot::EamHosts;
 use carrack_xlat::NatPrefix;
 use carrack_xlat::eam::{BadTable, EamTable, Entry};
 
+use super::nat::outside::{Owned, owned};
 use super::network::vrf_exists;
 use crate::model::{Config, SiitConfig};
 use crate::read::Notes;
@@ -25,6 +26,7 @@ pub(super) fn check(notes: &Notes, config: &Config) {
     }
     routes_apart(notes, config);
     routes6_apart(notes, config);
+    outside_apart(notes, config);
 }
 
 fn something_to_do(notes: &Notes, siit: &SiitConfig) {
@@ -43,10 +45,11 @@ fn something_to_do(notes: &Notes, siit: &SiitConfig) {
 
 /// RFC 6052 §2.1, §2.2 and §3.1.
 fn prefixes(notes: &Notes, siit: &SiitConfig) {
+    let has_hosts_within = siit.eam_hosts == EamHosts::Ipv6 && !siit.ipv4.is_empty();
     for (at, prefix) in siit.prefixes.iter().enumerate() {
         match NatPrefix::new(prefix.value) {
             Err(why) => notes.error(prefix.span, format!("{prefix} cannot stand for IPv4: {why}")),
-            Ok(usable) if at == 0 && usable.is_well_known() && !siit.ipv4.is_empty() => {
+            Ok(usable) if at == 0 && usable.is_well_known() && has_hosts_within => {
                 // RFC 6052 §3.1 (hosts).
                 let message = "hosts should have no addresses within the well-known prefix, which leads to any translator (RFC 6052 §3.1); use a prefix of your own for `ipv4`";
                 notes.warning(prefix.span, message);
@@ -85,7 +88,7 @@ fn mappings(notes: &Notes, siit: &SiitConfig) {
         notes.warning(place(&inner), message);
     }
     for entry in mapped(siit, EamHosts::Ipv6) {
-        if let Some(prefix) = siit.prefixes.iter().find(|prefix| prefix.overlaps(entry.v6)) {
+        if let Some(prefix) = usable(siit).find(|prefix| prefix.overlaps(entry.v6)) {
             let message = format!(
                 "hosts {} are within the prefix {prefix}, whose packets go to the translator; choose another prefix",
                 entry.v6
@@ -107,6 +110,11 @@ fn sources(notes: &Notes, siit: &SiitConfig) {
             notes.warning(range.span, message);
         }
     }
+}
+
+/// The prefixes without those that are no prefix for this and have an error of their own.
+fn usable(siit: &SiitConfig) -> impl Iterator<Item = &At<Prefix6>> {
+    siit.prefixes.iter().filter(|prefix| NatPrefix::new(prefix.value).is_ok())
 }
 
 /// The mappings whose hosts are on that side.
@@ -154,7 +162,7 @@ fn routes6_apart(notes: &Notes, config: &Config) {
         .collect();
     for siit in &config.siit {
         let mapped = mapped(siit, EamHosts::Ipv4).map(|entry| (entry.v6, entry.span));
-        let prefixes = siit.prefixes.iter().filter(|_| siit.eam_hosts == EamHosts::Ipv6);
+        let prefixes = usable(siit).filter(|_| siit.eam_hosts == EamHosts::Ipv6);
         let own: Vec<(Prefix6, Span)> = prefixes.map(|at| (at.value, at.span)).chain(mapped).collect();
         for (prefix, span) in &own {
             let clash =
@@ -170,6 +178,44 @@ fn routes6_apart(notes: &Notes, config: &Config) {
         }
         let whose = || format!("`{}`", siit.name);
         taken.extend(own.iter().map(|(prefix, _)| (siit.vrf.value.as_str(), *prefix, whose())));
+    }
+}
+
+/// What NAT translates to is looked up before routes are, so that a mapping of the same addresses would be dead.
+fn outside_apart(notes: &Notes, config: &Config) {
+    let mut owned = owned(config);
+    owned.sort_by_key(|owned| (owned.vrf, owned.range));
+    for siit in &config.siit {
+        // Those of NAT overlap none of each other, so that the last one that begins early enough is the one.
+        let clash = |range: Range4| {
+            let vrf = siit.vrf.value.as_str();
+            let until = owned.partition_point(|owned| (owned.vrf, owned.range.first) <= (vrf, range.last));
+            let last = owned.get(until.checked_sub(1)?)?;
+            (last.vrf == vrf && last.range.overlaps(range)).then_some(last)
+        };
+        let refuse = |prefix: Prefix4, span: Span, owned: &Owned<'_>| {
+            let message = format!(
+                "{prefix} overlaps {} of {} (line {}), which takes all packets to them; an outside address belongs to one of them only",
+                owned.range,
+                owned.what,
+                config.source.line(owned.span)
+            );
+            notes.error(span, message);
+        };
+        for entry in mapped(siit, EamHosts::Ipv6) {
+            if let Some(owned) = clash(entry.v4.range()) {
+                refuse(entry.v4, entry.span, owned);
+            }
+        }
+        // A wide block may have a hole, as it may where a route leads elsewhere.
+        let dead = |block: Range4, owned: &Owned<'_>| {
+            owned.range.first <= block.first && block.last <= owned.range.last
+        };
+        for block in siit.ipv4.iter().filter(|_| siit.eam_hosts == EamHosts::Ipv6) {
+            if let Some(owned) = clash(block.range()).filter(|owned| dead(block.range(), owned)) {
+                refuse(block.value, block.span, owned);
+            }
+        }
     }
 }
 

@@ -63,7 +63,12 @@ pub(super) const SECTIONS: &[SectionInfo] = &[
          Pools, ports, limits and timeouts are those of the instance; IPv4 subscribers are served only when `subscribers` \
          of `[[nat]]` names some.",
     ),
-    list("nat.forward", STATIC, "Outside ports that lead to an inside host."),
+    list(
+        "nat.forward",
+        STATIC,
+        "Outside ports that lead to an inside host. With an IPv6 host of `[nat.nat64]` inside this is NAT46: IPv4 clients \
+         reach an IPv6 server by a port of a pool's address; whole addresses are mapped by `[[siit]]`.",
+    ),
 ];
 
 const GATEWAY: Kind = Word(&["ftp", "tftp", "sip", "rtsp", "h323", "pptp", "ipsec"]);

@@ -11,8 +11,10 @@ pub(super) const SECTIONS: &[SectionInfo] = &[list(
     "siit",
     ROUTES,
     "A stateless translator between IPv6 and IPv4 (SIIT, RFC 7915), for IPv6 hosts that have IPv4 addresses of their own \
-     and for NAT46 of servers. IPv6 packets to a prefix and IPv4 packets to a mapped address or block go through it, \
-     unless a more specific route leads elsewhere. It keeps no sessions.",
+     and for NAT46: IPv4 clients call the IPv4 address that `eam` or `ipv4` gives an IPv6 server, and the server sees them \
+     behind the first of `prefixes`. `[[nat.forward]]` is NAT46 of single ports of a NAT64's pool. IPv6 packets to a \
+     prefix and IPv4 packets to a mapped address or block go through it, unless a more specific route leads elsewhere. It \
+     keeps no sessions.",
 )];
 
 const SIIT: &str = "siit";

@@ -72,7 +72,7 @@ fn document_above(path: &str) -> String {
 #[test]
 fn defaults_are_those_of_the_engine() {
     let text = "[[interface]]\nname = \"a\"\ndevice = \"mem:a\"\nside = \"inside\"\n\n[[interface]]\nname = \"b\"\n\
-                device = \"mem:b\"\nside = \"outside\"\n\n[[nat]]\nname = \"n\"\n\n[[nat.pool]]\nname = \"p\"\n\
+                device = \"mem:b\"\nside = \"outside\"\n\n[[route]]\nprefix = \"0.0.0.0/0\"\ninterface = \"b\"\n\n[[nat]]\nname = \"n\"\n\n[[nat.pool]]\nname = \"p\"\n\
                 addresses = [\"192.0.2.1\"]\n";
     let (config, warnings) =
         Config::from_str("t.toml", text).unwrap_or_else(|errors| panic!("{}", errors[0]));

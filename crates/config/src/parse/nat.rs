@@ -22,11 +22,13 @@ pub(super) fn instances(notes: &Notes, sections: Vec<Section<'_>>) -> Vec<NatCon
 fn instance(notes: &Notes, mut section: Section<'_>) -> NatConfig {
     let name = name(notes, &mut section, "NAT instance");
     let timeouts = section.section("timeouts");
+    // Once: each look at a table reports the keys that it does not have.
+    let six = section.section("nat64");
     NatConfig {
         inside_vrf: At::new(section.value("inside_vrf"), section.span_of("inside_vrf")),
         outside_vrf: At::new(section.value("outside_vrf"), section.span_of("outside_vrf")),
-        subscribers: subscribers(notes, &section),
-        nat64: nat64(notes, &section),
+        subscribers: subscribers(notes, &section, six.is_present()),
+        nat64: nat64(notes, &six),
         port_control: super::port_control::instance(notes, &section.section("port_control")),
         exempt: section.value("exempt"),
         pooling: section.value("pooling"),
@@ -59,7 +61,7 @@ fn instance(notes: &Notes, mut section: Section<'_>) -> NatConfig {
     }
 }
 
-fn subscribers(notes: &Notes, section: &Section<'_>) -> Vec<At<Prefix4>> {
+fn subscribers(notes: &Notes, section: &Section<'_>, serves_ipv6: bool) -> Vec<At<Prefix4>> {
     let Some(mut subscribers) = section.get::<Vec<At<Prefix4>>>("subscribers") else { return Vec::new() };
     if subscribers.is_empty() {
         notes.error(
@@ -68,7 +70,7 @@ fn subscribers(notes: &Notes, section: &Section<'_>) -> Vec<At<Prefix4>> {
         );
     }
     // Who serves IPv6 names the IPv4 subscribers that it serves too.
-    if section.written("subscribers").is_none() && section.section("nat64").is_present() {
+    if section.written("subscribers").is_none() && serves_ipv6 {
         return Vec::new();
     }
     // A default's elements have no place of their own.
@@ -78,8 +80,7 @@ fn subscribers(notes: &Notes, section: &Section<'_>) -> Vec<At<Prefix4>> {
     subscribers.value
 }
 
-fn nat64(notes: &Notes, section: &Section<'_>) -> Option<Nat64Config> {
-    let table = section.section("nat64");
+fn nat64(notes: &Notes, table: &Section<'_>) -> Option<Nat64Config> {
     if !table.is_present() {
         return None;
     }
@@ -99,7 +100,7 @@ fn nat64(notes: &Notes, section: &Section<'_>) -> Option<Nat64Config> {
         subscribers: list("subscribers", "name the IPv6 sources, or leave the key out to serve all")
             .unwrap_or_default(),
         subscriber_len: table.value("subscriber_prefix_length"),
-        rules: super::siit::rules(&table),
+        rules: super::siit::rules(table),
     })
 }
 

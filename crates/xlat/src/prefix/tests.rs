@@ -43,6 +43,25 @@ fn examples_of_rfc_7915_hold() {
 }
 
 #[test]
+fn a_block_of_ipv4_is_one_prefix_of_ipv6() {
+    // RFC 6052 §2.2: octet u is among the bits as soon as some of the address are behind it.
+    for (prefix, block, expected) in [
+        ("2001:db8:122:344::/96", "198.51.100.0/24", "2001:db8:122:344::198.51.100.0/120"),
+        ("2001:db8::/32", "198.51.100.0/24", "2001:db8:c633:6400::/56"),
+        ("2001:db8::/32", "198.51.100.2/32", "2001:db8:c633:6402::/64"),
+        ("2001:db8:100::/40", "198.51.100.0/24", "2001:db8:1c6:3364::/64"),
+        ("2001:db8:100::/40", "198.51.100.128/25", "2001:db8:1c6:3364:80::/73"),
+        ("2001:db8:122:344::/64", "0.0.0.0/0", "2001:db8:122:344::/64"),
+        ("2001:db8:122:344::/64", "198.51.100.0/24", "2001:db8:122:344:c6:3364::/96"),
+    ] {
+        let block: Prefix4 = block.parse().unwrap();
+        let made = nat(prefix).unwrap().embed_prefix(block);
+        assert_eq!(made, expected.parse().unwrap(), "{prefix} {block}");
+        assert!(made.contains(nat(prefix).unwrap().embed(block.last())));
+    }
+}
+
+#[test]
 fn well_known_prefix_is_for_global_addresses_only() {
     // RFC 6052 §3.1
     let prefix = nat("64:ff9b::/96").unwrap();

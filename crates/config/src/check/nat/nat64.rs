@@ -2,23 +2,28 @@
 
 use std::net::IpAddr;
 
-use carrack_base::Prefix6;
+use carrack_base::{Prefix, Prefix6};
 use carrack_nat::nat64::NatPrefix;
 
 use crate::model::{Config, Nat64Config, NatConfig};
 use crate::read::Notes;
-use crate::source::{At, Severity};
+use crate::source::At;
 
 pub(super) fn check(notes: &Notes, config: &Config) {
-    let all: Vec<(&NatConfig, &Nat64Config)> =
-        config.nat.iter().filter_map(|nat| Some((nat, nat.nat64.as_ref()?))).collect();
+    let usable = |mut nat64: Nat64Config| {
+        // What cannot be a prefix is reported once: what else it clashes with is of no interest.
+        nat64.prefixes.retain(|prefix| usable(notes, prefix));
+        nat64
+    };
+    let all: Vec<(&NatConfig, Nat64Config)> =
+        config.nat.iter().filter_map(|nat| Some((nat, usable(nat.nat64.clone()?)))).collect();
     for (at, (nat, nat64)) in all.iter().enumerate() {
-        nat64.prefixes.iter().for_each(|prefix| usable(notes, prefix));
         disjoint(notes, "prefixes", &nat64.prefixes);
         disjoint(notes, "subscribers", &nat64.subscribers);
         subscribers(notes, nat64);
         own(notes, config, (nat, nat64));
         forwards(notes, (nat, nat64));
+        routes(notes, config, (nat, nat64));
         for (other, theirs) in all.get(..at).unwrap_or(&[]) {
             if other.inside_vrf == nat.inside_vrf {
                 against(notes, (nat, nat64), (other, theirs));
@@ -28,10 +33,12 @@ pub(super) fn check(notes: &Notes, config: &Config) {
 }
 
 /// RFC 6052 §2.1 and §2.2: six lengths, octet `u` is zero, the well-known prefix is whole.
-fn usable(notes: &Notes, prefix: &At<Prefix6>) {
-    if let Err(why) = NatPrefix::new(prefix.value) {
+fn usable(notes: &Notes, prefix: &At<Prefix6>) -> bool {
+    let prepared = NatPrefix::new(prefix.value);
+    if let Err(why) = &prepared {
         notes.error(prefix.span, format!("{prefix} cannot stand for the IPv4 Internet: {why}"));
     }
+    prepared.is_ok()
 }
 
 fn disjoint(notes: &Notes, what: &str, prefixes: &[At<Prefix6>]) {
@@ -47,7 +54,8 @@ fn disjoint(notes: &Notes, what: &str, prefixes: &[At<Prefix6>]) {
 /// A list of subscribers is made of whole subscribers, none of which is within a prefix that stands for IPv4.
 fn subscribers(notes: &Notes, nat64: &Nat64Config) {
     for prefix in &nat64.subscribers {
-        if prefix.len() > nat64.subscriber_len {
+        // 0 stands for a length that could not be read, and has its own error.
+        if nat64.subscriber_len > 0 && prefix.len() > nat64.subscriber_len {
             let message = format!(
                 "{prefix} is less than one subscriber of {} bits; write a shorter prefix, or raise `subscriber_prefix_length`",
                 nat64.subscriber_len
@@ -79,7 +87,7 @@ fn own(notes: &Notes, config: &Config, (nat, nat64): (&NatConfig, &Nat64Config))
                  dropped (RFC 6146 §3.5); choose another prefix",
                 interface.name,
                 nat.inside_vrf,
-                config.source.at(Severity::Error, own.span, String::new()).line
+                config.source.line(own.span)
             );
             notes.error(prefix.span, message);
         }
@@ -95,6 +103,23 @@ fn forwards(notes: &Notes, (nat, nat64): (&NatConfig, &Nat64Config)) {
                 "{inside} is within the NAT64 prefix {prefix}, where no host of the inside can be; name the host's own address"
             );
             notes.error(rule.inside.span, message);
+        }
+    }
+}
+
+/// Nor a route: what comes from an inside interface to such a prefix is translated before it is routed.
+fn routes(notes: &Notes, config: &Config, (nat, nat64): (&NatConfig, &Nat64Config)) {
+    for route in config.routes.iter().filter(|route| route.vrf == nat.inside_vrf) {
+        let Prefix::V6(to) = route.prefix.value else { continue };
+        let holds = |prefix: &&At<Prefix6>| prefix.len() <= to.len() && prefix.contains(to.address());
+        if let Some(prefix) = nat64.prefixes.iter().find(holds) {
+            let message = format!(
+                "{to} is within the NAT64 prefix {prefix} of `{}` (line {}), whose packets are translated whatever the routes \
+                 say; remove the route, or choose another prefix",
+                nat.name,
+                config.source.line(prefix.span)
+            );
+            notes.error(route.prefix.span, message);
         }
     }
 }

@@ -63,14 +63,19 @@ fn pools(notes: &Notes, config: &Config) {
 }
 
 /// An outside range and what it is for.
-struct Owned<'a> {
-    vrf: &'a str,
-    range: Range4,
-    span: Span,
-    what: String,
+pub(in crate::check) struct Owned<'a> {
+    /// Its routing instance.
+    pub(in crate::check) vrf: &'a str,
+    /// The addresses.
+    pub(in crate::check) range: Range4,
+    /// Where they are written.
+    pub(in crate::check) span: Span,
+    /// The pool or the mapping.
+    pub(in crate::check) what: String,
 }
 
-fn owned(config: &Config) -> Vec<Owned<'_>> {
+/// Everything that NAT translates to.
+pub(in crate::check) fn owned(config: &Config) -> Vec<Owned<'_>> {
     let mut owned = Vec::new();
     for nat in &config.nat {
         let mut push = |range: &At<Range4>, what: String| {

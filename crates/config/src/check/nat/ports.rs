@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use carrack_nat::policy::ADDRESSES_MAX;
+
 use crate::check::network::ip;
 use crate::model::{Config, ForwardConfig, NatConfig, OverflowConfig, PoolConfig, PortsConfig};
 use crate::plan;
@@ -96,15 +98,30 @@ fn deterministic(notes: &Notes, nat: &NatConfig, wanted: Option<&At<u16>>) {
     match wanted {
         Some(ports) => room_for(notes, plan, ports, first),
         None if plan.ports_most() == 0 => {
-            let needed = plan.addresses_needed(1).unwrap_or(plan.subscribers);
-            let message = format!(
-                "{} subscribers on {} outside addresses is less than a port each; at least {needed} addresses are needed",
-                plan.subscribers, plan.addresses
-            );
-            notes.error(first.name.span, message);
+            notes.error(first.name.span, less_than_a_port(nat, plan));
         }
         None => {}
     }
+}
+
+/// More than so many subscribers of an instance are never meant: it has at most [`ADDRESSES_MAX`] addresses of 65,535 ports.
+const SUBSCRIBERS_MEANT: u64 = ADDRESSES_MAX as u64 * 65_535;
+
+fn less_than_a_port(nat: &NatConfig, plan: plan::Deterministic) -> String {
+    let six = nat.nat64.as_ref().filter(|_| plan.subscribers > SUBSCRIBERS_MEANT);
+    if let Some(nat64) = six {
+        return format!(
+            "deterministic `{}` has a range of ports for every IPv6 prefix of {} bits among its `subscribers`, which are more than \
+             any pool has ports; set `subscriber_prefix_length` in [nat.nat64] to what one subscriber has, like 56, or list \
+             fewer `subscribers`",
+            nat.name, nat64.subscriber_len
+        );
+    }
+    let needed = plan.addresses_needed(1).unwrap_or(plan.subscribers);
+    format!(
+        "{} subscribers on {} outside addresses is less than a port each; list at least {needed} addresses, or fewer `subscribers`",
+        plan.subscribers, plan.addresses
+    )
 }
 
 fn room_for(notes: &Notes, plan: plan::Deterministic, ports: &At<u16>, pool: &PoolConfig) {
