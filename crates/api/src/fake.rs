@@ -1,6 +1,6 @@
 //! A daemon that is not there: fixed, small answers for tests of server, client and command line.
 
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -237,9 +237,10 @@ impl Backend for Fake {
     fn subscribers(&self, filter: &RowFilter) -> Result<Rows<Subscriber>, Failure> {
         known_instance(filter.instance.as_deref())?;
         let outside = Ipv4Addr::new(198, 51, 100, 1);
-        Ok(self.live(vec![Subscriber {
+        let four = Subscriber {
             instance: "cgn1".into(),
             inside: Ipv4Addr::new(100, 64, 0, 5).into(),
+            inside_prefix_length: 32,
             outside: Some(outside),
             sessions: 1_100,
             mappings_tcp: 700,
@@ -251,7 +252,14 @@ impl Backend for Fake {
                 Block { address: outside, first: 4_096, last: 4_607 },
             ],
             worker: 0,
-        }]))
+        };
+        let six = Subscriber {
+            inside: Ipv6Addr::new(0x2001, 0xdb8, 0x100, 0, 0, 0, 0, 0).into(),
+            inside_prefix_length: 56,
+            blocks: vec![Block { address: outside, first: 8_192, last: 8_703 }],
+            ..four.clone()
+        };
+        Ok(self.live(vec![four, six]))
     }
 
     fn mappings(&self, filter: &RowFilter) -> Result<Rows<Mapping>, Failure> {

@@ -1,6 +1,6 @@
 //! What management does: walks, deletions, memory, reconfiguration (RFC 6888 REQ-10).
 
-use carrack_base::{Now, WorkerId};
+use carrack_base::{Now, Prefix, WorkerId};
 
 use crate::engine::{Nat, idle_timeout_s};
 use crate::flow::{Direction, Flow, Inside};
@@ -110,9 +110,11 @@ impl Nat {
             for (row, block) in blocks.iter_mut().zip(subscriber.blocks()) {
                 *row = ports.map_or_else(BlockRow::default, |p| p.block_row(*block));
             }
+            let inside = subscriber.inside();
+            let instance = self.policy.instances.get(self.slots.at(subscriber.slot));
             let row = SubscriberRow {
                 instance: self.slots.id(subscriber.slot),
-                inside: subscriber.inside(),
+                inside: instance.map_or_else(|| Prefix::of(inside, 128), |i| i.subscriber_prefix(inside)),
                 outside: ports.and_then(|p| p.ip_of(subscriber.address)),
                 sessions: subscriber.sessions,
                 mappings: subscriber.mappings,

@@ -181,8 +181,8 @@ pub const BLOCKS_MAX: usize = 16;
 pub struct SubscriberRow {
     /// Instance.
     pub instance: InstanceId,
-    /// Inside address; with a prefix length configured, the first address of the prefix.
-    pub inside: IpAddr,
+    /// Inside address; with a prefix length configured, the prefix that its hosts share.
+    pub inside: Prefix,
     /// Paired outside address, when it has one.
     pub outside: Option<u32>,
     /// Sessions.
@@ -303,11 +303,12 @@ impl Filter {
             && Self::endpoint(self.outside, self.outside_port, row.outside)
     }
 
-    /// Does the subscriber match? Asked for instance and inside and outside address.
+    /// Does the subscriber match? Asked for instance and inside and outside address: of a subscriber with a prefix, any of
+    /// its hosts will do.
     #[must_use]
     pub fn subscriber(&self, row: &SubscriberRow) -> bool {
         self.instance.is_none_or(|i| i == row.instance)
-            && self.inside.is_none_or(|p| p.contains(row.inside))
+            && self.inside.is_none_or(|p| p.overlaps(row.inside))
             && self.outside.is_none_or(|p| {
                 row.outside.is_some_and(|ip| p.contains(ip))
                     || row.blocks.iter().take(usize::from(row.block_count)).any(|b| p.contains(b.ip))

@@ -85,7 +85,7 @@ fn deletion_by_filter_ends_those_sessions() {
     assert_eq!((gone, w.session_count()), (11, 99));
     assert_eq!(w.nats[0].sessions_deleted(), 11);
     check::invariants(&mut w);
-    assert!(w.subscribers().iter().all(|s| s.inside != host("10.0.0.3")));
+    assert!(w.subscribers().iter().all(|s| s.inside != net("10.0.0.3").into()));
     w.wait(301);
     check::empty(&mut w);
 }

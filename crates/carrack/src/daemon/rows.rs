@@ -7,7 +7,7 @@ use carrack_api::types::{
     Block, CapturedPacket, Counters, Event, Interface, Mapping, Memory, Neighbour, PoolAddress, PortMapping,
     Route, Session, Subscriber, TraceRecord,
 };
-use carrack_base::{IfIndex, InstanceId, PoolId, Prefix6, VrfId};
+use carrack_base::{IfIndex, InstanceId, PoolId, Prefix, Prefix6, VrfId};
 use carrack_host::NeighbourRow;
 use carrack_nat::row::{
     BlockRow, Change, MappingRow, Mark, MemoryRow, NatEvent, PoolRow, SessionRow, SubscriberRow,
@@ -23,6 +23,8 @@ pub(super) struct Names {
     interfaces: Vec<String>,
     vrfs: Vec<String>,
     instances: Vec<String>,
+    /// Bits that addresses of one IPv6 subscriber have in common, by instance.
+    subscriber_lens6: Vec<u8>,
     pools: Vec<(PoolId, String)>,
 }
 
@@ -37,6 +39,7 @@ impl Names {
             interfaces: snapshot.interfaces.iter().map(name).collect(),
             vrfs: snapshot.vrfs.clone(),
             instances: instances.iter().map(|i| i.name.clone()).collect(),
+            subscriber_lens6: instances.iter().map(carrack_nat::policy::Instance::subscriber_len6).collect(),
             pools: pools.collect(),
         }
     }
@@ -55,6 +58,14 @@ impl Names {
 
     fn instance(&self, id: InstanceId) -> String {
         Self::get(&self.instances, id.index())
+    }
+
+    /// A subscriber as its prefix; single hosts, of which some events tell, as they are.
+    fn subscriber(&self, instance: InstanceId, inside: IpAddr) -> String {
+        let len = self.subscriber_lens6.get(instance.index()).copied().filter(|_| inside.is_ipv6());
+        let prefix = len.map(|len| Prefix::of(inside, len));
+        let prefix = prefix.filter(|prefix| prefix.first() == inside && !prefix.is_host());
+        prefix.map_or_else(|| inside.to_string(), |prefix| prefix.to_string())
     }
 
     fn pool(&self, id: PoolId) -> String {
@@ -214,7 +225,8 @@ pub(super) fn subscriber(names: &Names, worker: u8, row: &SubscriberRow) -> Subs
     let blocks = row.blocks.iter().take(usize::from(row.block_count));
     Subscriber {
         instance: names.instance(row.instance),
-        inside: row.inside,
+        inside: row.inside.first(),
+        inside_prefix_length: row.inside.len(),
         outside: row.outside.map(Ipv4Addr::from),
         sessions: row.sessions,
         mappings_tcp: tcp,
@@ -278,20 +290,24 @@ pub(super) fn memory<'a>(all: impl Iterator<Item = (u32, &'a MemoryRow)>) -> Vec
 
 pub(super) fn event(names: &Names, sequence: u64, unix_ns: u64, event: &NatEvent) -> Event {
     let ip = |ip: u32| Ipv4Addr::from(ip);
+    let who = |instance: &InstanceId, inside: &IpAddr| names.subscriber(*instance, *inside);
     let block = |b: &BlockRow| format!("{}:{}-{}", ip(b.ip), b.first, b.last);
     let (kind, instance, severity, text) = match event {
         NatEvent::BlockAllocated { instance, inside, block: b } => {
-            ("block-allocated", instance, "info", format!("{} got {}", inside, block(b)))
+            ("block-allocated", instance, "info", format!("{} got {}", who(instance, inside), block(b)))
         }
         NatEvent::BlockReleased { instance, inside, block: b } => {
-            ("block-released", instance, "info", format!("{} gave back {}", inside, block(b)))
+            ("block-released", instance, "info", format!("{} gave back {}", who(instance, inside), block(b)))
         }
         NatEvent::AddressBound { instance, inside, outside } => {
-            ("address-bound", instance, "info", format!("{} is now {}", inside, ip(*outside)))
+            ("address-bound", instance, "info", format!("{} is now {}", who(instance, inside), ip(*outside)))
         }
-        NatEvent::AddressReleased { instance, inside, outside } => {
-            ("address-released", instance, "info", format!("{} is no longer {}", inside, ip(*outside)))
-        }
+        NatEvent::AddressReleased { instance, inside, outside } => (
+            "address-released",
+            instance,
+            "info",
+            format!("{} is no longer {}", who(instance, inside), ip(*outside)),
+        ),
         NatEvent::MappingBound { instance, proto, inside, outside } => {
             let text = format!("{inside} is now {outside} for {}, as its host asked", proto.name());
             ("mapping-bound", instance, "info", text)
@@ -301,7 +317,8 @@ pub(super) fn event(names: &Names, sequence: u64, unix_ns: u64, event: &NatEvent
             ("mapping-released", instance, "info", text)
         }
         NatEvent::Refused { instance, inside, reason, count } => {
-            let text = format!("{count} refused for {}, the last for {}", reason.name(), inside);
+            let text =
+                format!("{count} refused for {}, the last for {}", reason.name(), who(instance, inside));
             ("refused", instance, reason.info().severity.name(), text)
         }
         NatEvent::Translation { change, instance, protocol, inside, outside, remote, .. } => {
@@ -316,7 +333,8 @@ pub(super) fn event(names: &Names, sequence: u64, unix_ns: u64, event: &NatEvent
         }
         NatEvent::SubscriberThreshold { mark, instance, inside, mappings } => {
             let whose = if *mark == Mark::Paired { " of one outside address" } else { "" };
-            let text = format!("{inside} has reached the threshold of mappings{whose}: {mappings}");
+            let who = who(instance, inside);
+            let text = format!("{who} has reached the threshold of mappings{whose}: {mappings}");
             ("subscriber-threshold", instance, "warning", text)
         }
         NatEvent::PortsThreshold { instance, pool, ports } => {

@@ -258,6 +258,7 @@ mod tests {
         let subscriber = |instance: &str, sessions| Subscriber {
             instance: instance.into(),
             inside: Ipv4Addr::new(100, 64, 0, 1).into(),
+            inside_prefix_length: 32,
             outside: None,
             sessions,
             mappings_tcp: 1,
