@@ -38,6 +38,17 @@ pub enum Mapping {
     AddressAndPortDependent,
 }
 
+impl Mapping {
+    /// The word for config, CLI and API.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::EndpointIndependent => "endpoint-independent",
+            Self::AddressAndPortDependent => "address-and-port-dependent",
+        }
+    }
+}
+
 /// Who may send to a mapping from outside (RFC 4787 §5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Filtering {
@@ -50,6 +61,18 @@ pub enum Filtering {
     AddressAndPortDependent,
 }
 
+impl Filtering {
+    /// The word for config, CLI and API.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::EndpointIndependent => "endpoint-independent",
+            Self::AddressDependent => "address-dependent",
+            Self::AddressAndPortDependent => "address-and-port-dependent",
+        }
+    }
+}
+
 /// How a subscriber's outside addresses are chosen (RFC 4787 REQ-2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pooling {
@@ -58,6 +81,17 @@ pub enum Pooling {
     Paired,
     /// Any address that has a port.
     Arbitrary,
+}
+
+impl Pooling {
+    /// The word for config, CLI and API.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Paired => "paired",
+            Self::Arbitrary => "arbitrary",
+        }
+    }
 }
 
 /// How outside ports are given to subscribers.

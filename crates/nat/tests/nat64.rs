@@ -188,6 +188,17 @@ fn answers_come_from_the_prefix_that_was_asked() {
     let (a, b) = ("2001:db8:64::8.8.8.8", "64:ff9b::8.8.8.8");
     let by_a = udp6(&mut w, ("2001:db8::1", 9), (a, 53)).unwrap();
     let by_b = udp6(&mut w, ("2001:db8::1", 9), (b, 53)).unwrap();
+    // One host and port by two prefixes: two mappings, told apart by these.
+    let mappings = w.mappings();
+    let of = |outside| mappings.iter().find(|row| row.outside == outside).unwrap().via;
+    let prefixes = ["2001:db8:64::/96", "64:ff9b::/96"].map(|text| Some(text.parse().unwrap()));
+    assert_eq!([of(by_a), of(by_b)], prefixes);
+    let sessions = w.sessions();
+    let found = |remote: &str| {
+        let filter = Filter { remote: Some(remote.parse().unwrap()), ..Filter::default() };
+        sessions.iter().filter(|row| filter.session(row)).count()
+    };
+    assert_eq!((found("8.8.8.8"), found(a), found("64:ff9b::/96"), found("64:ff9b::8.8.8.9")), (2, 1, 1, 0));
     for (outside, asked) in [(by_a, a), (by_b, b)] {
         let way = back(&mut w, &frames::udp(e("8.8.8.8:53"), outside)).unwrap();
         assert_eq!((way.remote6(), way.inside6), (six(asked), six("2001:db8::1")));

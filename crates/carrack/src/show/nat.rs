@@ -39,6 +39,7 @@ impl Sessions {
             right("EXPIRES").wide(7),
             right("PACKETS OUT").wide(11),
             right("PACKETS IN").wide(11),
+            left("REMOTE AS IPV6").optional(),
         ]))
     }
 }
@@ -60,6 +61,7 @@ impl ShowRows for Sessions {
             duration(s.expires_s.into()),
             number(s.packets_out.into()),
             number(s.packets_in.into()),
+            s.remote6.map_or_else(String::new, |ip| ip.to_string()),
         ];
         self.0.row(out, &cells)
     }
@@ -80,6 +82,7 @@ impl Mappings {
             left("OUTSIDE").wide(ENDPOINT),
             left("KIND").wide(7),
             right("SESSIONS").wide(9),
+            left("NAT64 PREFIX").optional(),
         ]))
     }
 }
@@ -95,6 +98,7 @@ impl ShowRows for Mappings {
             endpoint(m.outside, m.outside_port),
             m.kind,
             number(m.sessions.into()),
+            m.nat64_prefix.unwrap_or_default(),
         ];
         self.0.row(out, &cells)
     }
