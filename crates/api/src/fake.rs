@@ -1,6 +1,6 @@
 //! A daemon that is not there: fixed, small answers for tests of server, client and command line.
 
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,10 +13,10 @@ use crate::filter::{
     DeterministicQuery, EventQuery, PacketQuery, PortMappingDelete, PortMappingQuery, RowFilter,
 };
 use crate::types::{
-    AddressMapping, AddressShare, Block, CapturedPacket, ConfigText, Counters, Deleted, Deterministic,
-    DropCount, EngineCounter, Event, Graph, GraphNode, Health, Instance, Interface, Mapping, Memory,
-    NamedCount, Neighbour, PoolAddress, PortMapping, ReloadChange, ReloadReport, Route, Session, SessionKey,
-    StageClocks, StateCount, Subscriber, TraceRecord, Translator, Version, Worker,
+    AddressMapping, AddressShare, AddressState, Behaviour, Block, CapturedPacket, ConfigText, Counters,
+    Deleted, Deterministic, DropCount, EngineCounter, Event, Graph, GraphNode, Health, Instance, Interface,
+    Mapping, Memory, NamedCount, Neighbour, PoolAddress, PortMapping, ReloadChange, ReloadReport, Route,
+    Session, SessionKey, StageClocks, StateCount, Subscriber, TraceRecord, Translator, Version, Worker,
 };
 
 /// A backend with fixed answers.
@@ -171,7 +171,19 @@ impl Backend for Fake {
             link: true,
             mac: "02:00:00:00:00:01".into(),
             mtu: 1_500,
-            addresses: vec!["100.64.0.1/24".into()],
+            addresses: vec!["100.64.0.1/24".into(), "2001:db8:1::1/64".into(), "fe80::1/64".into()],
+            address_states: vec![
+                AddressState {
+                    address: Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1),
+                    state: "duplicate".into(),
+                    held_by: Some("02:00:00:00:00:77".into()),
+                },
+                AddressState {
+                    address: Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1),
+                    state: "preferred".into(),
+                    held_by: None,
+                },
+            ],
             rx_packets: 1_234_567,
             rx_bytes: 123_456_789,
             tx_packets: 98_765,
@@ -187,6 +199,7 @@ impl Backend for Fake {
             tx_errors: 1_001,
             mac: "02:00:00:00:00:02".into(),
             addresses: vec!["192.0.2.2/30".into(), "192.0.2.6/30".into()],
+            address_states: vec![],
             ..inside.clone()
         };
         Ok(vec![inside, outside])
@@ -210,11 +223,21 @@ impl Backend for Fake {
                 kind: kind.into(),
                 gateway: gateway.map(Into::into),
                 interface: Some("outside".into()),
+                translator: None,
             }))
         };
+        let nat64 = Ok(Step::Row(Route {
+            vrf: "default".into(),
+            prefix: "64:ff9b::/96".into(),
+            kind: "translate".into(),
+            gateway: None,
+            interface: None,
+            translator: Some("cgn1".into()),
+        }));
         let gateway = Some(Ipv4Addr::new(192, 0, 2, 1));
         Ok(self.stream(
-            [route("0.0.0.0/0", "static", gateway), route("192.0.2.0/30", "connected", None)].into_iter(),
+            [route("0.0.0.0/0", "static", gateway), route("192.0.2.0/30", "connected", None), nat64]
+                .into_iter(),
         ))
     }
 
@@ -237,9 +260,10 @@ impl Backend for Fake {
     fn subscribers(&self, filter: &RowFilter) -> Result<Rows<Subscriber>, Failure> {
         known_instance(filter.instance.as_deref())?;
         let outside = Ipv4Addr::new(198, 51, 100, 1);
-        Ok(self.live(vec![Subscriber {
+        let four = Subscriber {
             instance: "cgn1".into(),
             inside: Ipv4Addr::new(100, 64, 0, 5).into(),
+            inside_prefix_length: 32,
             outside: Some(outside),
             sessions: 1_100,
             mappings_tcp: 700,
@@ -251,7 +275,14 @@ impl Backend for Fake {
                 Block { address: outside, first: 4_096, last: 4_607 },
             ],
             worker: 0,
-        }]))
+        };
+        let six = Subscriber {
+            inside: Ipv6Addr::new(0x2001, 0xdb8, 0x100, 0, 0, 0, 0, 0).into(),
+            inside_prefix_length: 56,
+            blocks: vec![Block { address: outside, first: 8_192, last: 8_703 }],
+            ..four.clone()
+        };
+        Ok(self.live(vec![four, six]))
     }
 
     fn mappings(&self, filter: &RowFilter) -> Result<Rows<Mapping>, Failure> {
@@ -264,10 +295,19 @@ impl Backend for Fake {
             outside: Ipv4Addr::new(198, 51, 100, 1),
             outside_port: 1_024 + n,
             sessions: 1_000 * u32::from(n),
+            nat64_prefix: None,
             kind: kind.into(),
             worker: 0,
         };
-        Ok(self.live(vec![mapping(0, "static"), mapping(1, "dynamic")]))
+        let six = Mapping {
+            inside: Ipv6Addr::new(0x2001, 0xdb8, 0x100, 0, 0, 0, 0, 5).into(),
+            nat64_prefix: Some("64:ff9b::/96".into()),
+            ..mapping(2, "dynamic")
+        };
+        // Asked for IPv4 alone, there is no column of prefixes.
+        let only_four = filter.inside.is_some_and(|inside| !inside.contains(six.inside));
+        let four = [mapping(0, "static"), mapping(1, "dynamic")];
+        Ok(self.live(four.into_iter().chain((!only_four).then_some(six)).collect()))
     }
 
     fn sessions(&self, filter: &RowFilter) -> Result<Rows<Session>, Failure> {
@@ -334,6 +374,19 @@ impl Backend for Fake {
             ports: "blocks".into(),
             block_size: 256,
             blocks_per_subscriber: 4,
+            subscriber_prefix_length: Some(56),
+            pooling: "paired".into(),
+            behaviours: ["tcp", "udp", "icmp"]
+                .map(|protocol| Behaviour {
+                    protocol: protocol.into(),
+                    mapping: "endpoint-independent".into(),
+                    filtering: if protocol == "tcp" { "address-dependent" } else { "endpoint-independent" }
+                        .into(),
+                })
+                .to_vec(),
+            ports_udp_max: 12,
+            creations_per_s: 20,
+            creations_burst: 40,
             blocks_total: 4_032,
             blocks_used: 2,
             subscribers: 2,

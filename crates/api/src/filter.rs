@@ -22,8 +22,8 @@ params! {
         outside: Prefix4,
         /// Outside port or ICMP identifier.
         outside_port: u16,
-        /// Remote address or prefix.
-        remote: Prefix4,
+        /// Remote address or prefix, or the IPv6 one that stands for it behind a NAT64 prefix.
+        remote: Prefix,
         /// Remote port.
         remote_port: u16,
         /// TCP state: inside-init, outside-init, established, inside-fin, outside-fin, both-fin or reset.
@@ -48,8 +48,8 @@ params! {
         outside: Prefix4,
         /// Outside port or ICMP identifier.
         outside_port: u16,
-        /// Remote address or prefix.
-        remote: Prefix4,
+        /// Remote address or prefix, or the IPv6 one that stands for it behind a NAT64 prefix.
+        remote: Prefix,
         /// Remote port.
         remote_port: u16,
         /// TCP state: inside-init, outside-init, established, inside-fin, outside-fin, both-fin or reset.

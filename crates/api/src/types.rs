@@ -18,6 +18,8 @@ pub use live::{
 pub use nat::{
     BatchDelete, Block, Deleted, Deterministic, Mapping, Memory, PoolAddress, Session, SessionKey, Subscriber,
 };
-pub use net::{Interface, Neighbour, Route};
+pub use net::{AddressState, Interface, Neighbour, Route};
 pub use port_control::PortMapping;
-pub use translation::{AddressMapping, AddressShare, DropCount, Instance, StateCount, Translator};
+pub use translation::{
+    AddressMapping, AddressShare, Behaviour, DropCount, Instance, Overflow, StateCount, Translator,
+};

@@ -160,6 +160,53 @@ impl Prefix {
         }
     }
 
+    /// Does one hold the other? Never where their versions differ.
+    #[must_use]
+    pub const fn overlaps(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::V4(one), Self::V4(other)) => one.overlaps(other),
+            (Self::V6(one), Self::V6(other)) => one.overlaps(other),
+            _ => false,
+        }
+    }
+
+    /// The prefix of that length that holds `address`; longer than an address is all of it.
+    #[must_use]
+    pub fn of(address: IpAddr, len: u8) -> Self {
+        match address {
+            IpAddr::V4(address) => Self::V4(Prefix4::of(address.into(), len)),
+            IpAddr::V6(address) => Self::V6(Prefix6::of(address.into(), len)),
+        }
+    }
+
+    /// Its first address.
+    #[must_use]
+    pub fn first(self) -> IpAddr {
+        match self {
+            Self::V4(prefix) => Ipv4Addr::from(prefix.address()).into(),
+            Self::V6(prefix) => Ipv6Addr::from(prefix.address()).into(),
+        }
+    }
+
+    /// Bits that addresses inside have in common.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "a number of bits, no number of things")]
+    pub const fn len(self) -> u8 {
+        match self {
+            Self::V4(prefix) => prefix.len(),
+            Self::V6(prefix) => prefix.len(),
+        }
+    }
+
+    /// Does it hold one address only?
+    #[must_use]
+    pub const fn is_host(self) -> bool {
+        match self {
+            Self::V4(prefix) => prefix.len() == 32,
+            Self::V6(prefix) => prefix.len() == 128,
+        }
+    }
+
     /// IP version.
     #[must_use]
     pub const fn family(self) -> Family {
@@ -245,6 +292,18 @@ mod tests {
         assert!(prefix("2001:db8:1::/48").overlaps(prefix("2001:db8::/32")));
         assert!(!prefix("2001:db8:1::/48").overlaps(prefix("2001:db8:2::/48")));
         assert!(prefix("::/0").overlaps(prefix("2001:db8::/32")));
+    }
+
+    #[test]
+    fn prefixes_of_either_version_overlap_their_own_only() {
+        let prefix = |text: &str| text.parse::<Prefix>().unwrap();
+        let six = prefix("2001:db8:100::/56");
+        assert_eq!(Prefix::of("2001:db8:100:0:9::5".parse().unwrap(), 56), six);
+        assert!(six.overlaps(prefix("2001:db8:100:0:9::5")) && prefix("2001:db8:100:0:9::5").overlaps(six));
+        assert!(!six.overlaps(prefix("2001:db8:100:100::5")) && !six.overlaps(prefix("0.0.0.0/0")));
+        assert!(prefix("10.0.0.0/8").overlaps(prefix("10.1.0.0/16")));
+        assert!(!six.is_host() && prefix("10.0.0.1").is_host() && prefix("2001:db8::1").is_host());
+        assert_eq!((six.len(), prefix("10.0.0.1").len()), (56, 32));
     }
 
     #[test]

@@ -182,7 +182,7 @@ Examples:
 pub enum Show {
     /// Interfaces: state, addresses, traffic.
     Interfaces(NetworkArgs),
-    /// Neighbours (ARP).
+    /// Neighbours: what ARP and neighbour discovery know.
     #[command(alias = "neighbors")]
     Neighbours(NetworkArgs),
     /// Routes of all routing instances.

@@ -11,22 +11,29 @@ pub struct Column {
     pub right: bool,
     /// Least width.
     pub width: usize,
+    /// Not there unless a row has something in it; the last columns may be so.
+    pub optional: bool,
 }
 
 /// A column of words.
 pub const fn left(name: &'static str) -> Column {
-    Column { name, right: false, width: 0 }
+    Column { name, right: false, width: 0, optional: false }
 }
 
 /// A column of numbers.
 pub const fn right(name: &'static str) -> Column {
-    Column { name, right: true, width: 0 }
+    Column { name, right: true, width: 0, optional: false }
 }
 
 impl Column {
     /// The same, at least so wide.
     pub const fn wide(self, width: usize) -> Self {
         Self { width, ..self }
+    }
+
+    /// The same, but not there while all its cells are empty.
+    pub const fn optional(self) -> Self {
+        Self { optional: true, ..self }
     }
 }
 
@@ -88,6 +95,7 @@ impl Streaming {
     fn start(&mut self, out: &mut dyn Write) -> io::Result<()> {
         let first = std::mem::take(&mut self.first);
         widen(&mut self.columns, &first);
+        hide(&mut self.columns, &first);
         self.header(out)?;
         first.iter().try_for_each(|row| self.line(out, row.iter().map(AsRef::as_ref)))
     }
@@ -100,6 +108,7 @@ impl Streaming {
         if !self.first.is_empty() {
             return self.start(out);
         }
+        hide(&mut self.columns, &[]);
         self.header(out)?;
         writeln!(out, "({empty})")
     }
@@ -136,6 +145,15 @@ fn widen(columns: &mut [Column], rows: &[Vec<String>]) {
     }
 }
 
+/// Takes the heading off optional columns in which these rows have nothing.
+fn hide(columns: &mut [Column], rows: &[Vec<String>]) {
+    for (i, column) in columns.iter_mut().enumerate().filter(|(_, column)| column.optional) {
+        if rows.iter().filter_map(|row| row.get(i)).all(String::is_empty) {
+            column.name = "";
+        }
+    }
+}
+
 fn width(text: &str) -> usize {
     text.chars().count()
 }
@@ -163,6 +181,20 @@ mod tests {
     fn an_empty_table_has_a_header_and_says_so() {
         let table = Table::new(&[left("NAME"), right("COUNT")]);
         assert_eq!(text(|out| table.print(out, "no sessions match")), "NAME  COUNT\n(no sessions match)\n");
+    }
+
+    #[test]
+    fn an_optional_column_is_there_only_when_a_row_has_something_in_it() {
+        let shown = |cells: &[&str]| {
+            let mut table = Streaming::new(&[left("A"), left("PREFIX").optional()]);
+            text(|out| {
+                cells.iter().try_for_each(|cell| table.row(out, &["x", cell]))?;
+                table.finish(out, "none")
+            })
+        };
+        assert_eq!(shown(&[]), "A\n(none)\n");
+        assert_eq!(shown(&["", ""]), "A\nx\nx\n");
+        assert_eq!(shown(&["", "p/96"]), "A  PREFIX\nx\nx  p/96\n");
     }
 
     #[test]

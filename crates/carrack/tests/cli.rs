@@ -146,6 +146,26 @@ fn filters_reach_the_daemon() {
 }
 
 #[test]
+fn mappings_have_a_column_of_nat64_prefixes_only_where_one_has_some() {
+    let daemon = daemon(Fake::default());
+    let shown = daemon.ok("show nat mappings");
+    assert!(shown.contains("NAT64 PREFIX") && shown.contains("64:ff9b::/96"), "{shown}");
+    let four = daemon.ok("show nat mappings --inside 100.64.0.0/24");
+    assert!(four.contains("100.64.0.5:40001") && !four.contains("NAT64"), "{four}");
+    let all: Vec<serde_json::Value> = serde_json::from_str(&daemon.ok("show nat mappings --json")).unwrap();
+    let prefixes: Vec<_> = all.iter().filter_map(|m| m.get("nat64_prefix")).collect();
+    assert_eq!(prefixes, ["64:ff9b::/96"]);
+}
+
+#[test]
+fn a_remote_may_be_asked_for_as_ipv6_hosts_see_it() {
+    let daemon = daemon(Fake::default());
+    daemon.ok("show nat sessions --remote 64:ff9b::8.8.8.8");
+    daemon.ok("clear nat sessions --remote 64:ff9b::/96");
+    assert_eq!(*daemon.fake.deletions.lock().unwrap(), ["?remote=64:ff9b::/96"]);
+}
+
+#[test]
 fn interfaces_neighbours_and_routes_have_filters() {
     let daemon = daemon(Fake::default());
     let first = |args: &str| {
@@ -155,6 +175,7 @@ fn interfaces_neighbours_and_routes_have_filters() {
     };
     assert_eq!(first("show routes --address 192.0.2.1"), ["0.0.0.0/0", "192.0.2.0/30"]);
     assert_eq!(first("show routes --address 203.0.113.0/24"), ["0.0.0.0/0"]);
+    assert_eq!(first("show routes --address 64:ff9b::8.8.8.8"), ["64:ff9b::/96"]);
     assert_eq!(first("show routes --limit 1"), ["0.0.0.0/0"]);
     assert_eq!(first("show routes --interface inside"), ["routes)"]);
     assert_eq!(first("show interfaces --interface outside"), ["outside"]);

@@ -18,7 +18,7 @@ use crate::echo::{self, NoReply};
 use crate::l2;
 use crate::listener::Listener;
 use crate::neighbours::{Due, Heard, Key, NeighbourRow, Neighbours, Refused, Resolve};
-use crate::own6::Own6;
+use crate::own6::{Own6, OwnRow};
 
 /// Frames waiting to be sent; more are dropped and counted.
 const TRANSMIT_MAX: usize = 4_096;
@@ -262,6 +262,17 @@ impl Host {
     /// All neighbours, by interface and address.
     pub fn neighbours(&self, now: Now) -> impl Iterator<Item = NeighbourRow> {
         self.neighbours.rows(now)
+    }
+
+    /// All own IPv6 addresses, by interface, and whether they may be used.
+    pub fn own6(&self) -> impl Iterator<Item = OwnRow> {
+        self.own6.rows()
+    }
+
+    /// Grows whenever [`Host::own6`] has something else to tell.
+    #[must_use]
+    pub const fn own6_version(&self) -> u64 {
+        self.own6.version()
     }
 
     /// What was done since start.

@@ -21,3 +21,4 @@ pub use config::{ArpTimers, HostConfig, HostInterface, RouterAdvertising};
 pub use host::{Host, HostCounters, HostEvent};
 pub use l2::frame as link_frame;
 pub use neighbours::{NeighbourRow, NeighbourState};
+pub use own6::{OwnRow, Use as OwnUse};

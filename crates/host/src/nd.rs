@@ -209,7 +209,7 @@ impl Host {
         let ip = Ipv6Addr::from(target);
         match self.own6.state(interface, target) {
             Some(Use::Tentative) => {
-                self.own6.set_duplicate(interface, target);
+                self.own6.set_duplicate(interface, target, mac);
                 self.events.push_back(HostEvent::AddressDuplicate { interface, ip, mac });
             }
             Some(Use::Preferred) => {
@@ -224,7 +224,7 @@ impl Host {
                     self.announce6(interface, target);
                 }
             }
-            Some(Use::Duplicate) | None => {}
+            Some(Use::Duplicate(_)) | None => {}
         }
     }
 

@@ -3,8 +3,10 @@
 //! Everything here is immutable once built and shared by all workers. The config crate guarantees what each field's
 //! comment demands; the engine relies on it.
 
+use core::net::IpAddr;
+
 use carrack_alg::Protocol;
-use carrack_base::{InstanceId, PoolId, Prefix4, Proto, Range4, VrfId};
+use carrack_base::{InstanceId, PoolId, Prefix, Prefix4, Proto, Range4, VrfId};
 
 use crate::flow::Inside;
 use crate::nat64::Nat64;
@@ -36,6 +38,17 @@ pub enum Mapping {
     AddressAndPortDependent,
 }
 
+impl Mapping {
+    /// The word for config, CLI and API.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::EndpointIndependent => "endpoint-independent",
+            Self::AddressAndPortDependent => "address-and-port-dependent",
+        }
+    }
+}
+
 /// Who may send to a mapping from outside (RFC 4787 §5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Filtering {
@@ -48,6 +61,18 @@ pub enum Filtering {
     AddressAndPortDependent,
 }
 
+impl Filtering {
+    /// The word for config, CLI and API.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::EndpointIndependent => "endpoint-independent",
+            Self::AddressDependent => "address-dependent",
+            Self::AddressAndPortDependent => "address-and-port-dependent",
+        }
+    }
+}
+
 /// How a subscriber's outside addresses are chosen (RFC 4787 REQ-2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pooling {
@@ -56,6 +81,17 @@ pub enum Pooling {
     Paired,
     /// Any address that has a port.
     Arbitrary,
+}
+
+impl Pooling {
+    /// The word for config, CLI and API.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Paired => "paired",
+            Self::Arbitrary => "arbitrary",
+        }
+    }
 }
 
 /// How outside ports are given to subscribers.
@@ -346,6 +382,18 @@ pub struct Instance {
 }
 
 impl Instance {
+    /// Bits that all addresses of one IPv6 subscriber have in common.
+    #[must_use]
+    pub fn subscriber_len6(&self) -> u8 {
+        self.nat64.as_ref().map_or(128, |nat64| nat64.subscriber_len)
+    }
+
+    /// What the hosts of a subscriber have in common, by any of their addresses.
+    #[must_use]
+    pub fn subscriber_prefix(&self, inside: IpAddr) -> Prefix {
+        Prefix::of(inside, if inside.is_ipv6() { self.subscriber_len6() } else { 32 })
+    }
+
     /// Mappings of a subscriber at which its events are raised, in the order of [`Mark::ALL`]; 0 for none.
     #[inline]
     pub(crate) fn marks(&self) -> [u32; 2] {

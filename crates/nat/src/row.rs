@@ -2,7 +2,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use carrack_base::{InstanceId, PoolId, Prefix, Prefix4, Proto, Reason};
+use carrack_base::{InstanceId, PoolId, Prefix, Prefix4, Prefix6, Proto, Reason};
 use carrack_tables::{Backing, PageKind};
 
 /// TCP connection state as the NAT sees it (RFC 6146 §3.5.2.2 names, sides called inside and outside).
@@ -152,6 +152,9 @@ pub struct MappingRow {
     pub proto: Proto,
     /// Inside endpoint.
     pub inside: HostEndpoint,
+    /// The NAT64 prefix by which its host sees remotes, of a mapping with an IPv6 inside: a host that uses two prefixes
+    /// has two mappings of one port.
+    pub via: Option<Prefix6>,
     /// Outside endpoint.
     pub outside: Endpoint,
     /// Sessions on it.
@@ -181,8 +184,8 @@ pub const BLOCKS_MAX: usize = 16;
 pub struct SubscriberRow {
     /// Instance.
     pub instance: InstanceId,
-    /// Inside address; with a prefix length configured, the first address of the prefix.
-    pub inside: IpAddr,
+    /// Inside address; with a prefix length configured, the prefix that its hosts share.
+    pub inside: Prefix,
     /// Paired outside address, when it has one.
     pub outside: Option<u32>,
     /// Sessions.
@@ -266,8 +269,8 @@ pub struct Filter {
     pub outside: Option<Prefix4>,
     /// Outside port.
     pub outside_port: Option<u16>,
-    /// Remote address.
-    pub remote: Option<Prefix4>,
+    /// Remote address: an IPv6 one is what stands for it behind a NAT64 prefix.
+    pub remote: Option<Prefix>,
     /// Remote port.
     pub remote_port: Option<u16>,
     /// TCP state.
@@ -291,7 +294,10 @@ impl Filter {
             && self.tcp.is_none_or(|t| t == row.tcp)
             && self.inside(row.inside)
             && Self::endpoint(self.outside, self.outside_port, row.outside)
-            && Self::endpoint(self.remote, self.remote_port, row.remote)
+            && self.remote_port.is_none_or(|p| p == row.remote.port)
+            && self.remote.is_none_or(|p| {
+                p.contains(v4(row.remote.ip)) || row.remote6.is_some_and(|ip| p.contains(ip.into()))
+            })
     }
 
     /// Does the mapping match? Remote and TCP state are not asked.
@@ -303,11 +309,12 @@ impl Filter {
             && Self::endpoint(self.outside, self.outside_port, row.outside)
     }
 
-    /// Does the subscriber match? Asked for instance and inside and outside address.
+    /// Does the subscriber match? Asked for instance and inside and outside address: of a subscriber with a prefix, any of
+    /// its hosts will do.
     #[must_use]
     pub fn subscriber(&self, row: &SubscriberRow) -> bool {
         self.instance.is_none_or(|i| i == row.instance)
-            && self.inside.is_none_or(|p| p.contains(row.inside))
+            && self.inside.is_none_or(|p| p.overlaps(row.inside))
             && self.outside.is_none_or(|p| {
                 row.outside.is_some_and(|ip| p.contains(ip))
                     || row.blocks.iter().take(usize::from(row.block_count)).any(|b| p.contains(b.ip))

@@ -66,7 +66,7 @@ fn filters_choose() {
     assert_eq!(count(Filter { inside_port: Some(1), ..all }), 20);
     assert_eq!(count(Filter { outside: Some(net("192.0.2.0/24")), ..all }), 110);
     assert_eq!(count(Filter { outside: Some(net("192.0.3.0/24")), ..all }), 0);
-    assert_eq!(count(Filter { remote: Some(net("198.51.100.2")), remote_port: Some(80), ..all }), 10);
+    assert_eq!(count(Filter { remote: Some(net("198.51.100.2").into()), remote_port: Some(80), ..all }), 10);
     assert_eq!(count(Filter { tcp: Some(TcpState::InsideInit), ..all }), 10);
     assert_eq!(count(Filter { tcp: Some(TcpState::Established), ..all }), 0);
     assert_eq!(count(Filter { instance: Some(InstanceId(1)), ..all }), 0);
@@ -85,7 +85,7 @@ fn deletion_by_filter_ends_those_sessions() {
     assert_eq!((gone, w.session_count()), (11, 99));
     assert_eq!(w.nats[0].sessions_deleted(), 11);
     check::invariants(&mut w);
-    assert!(w.subscribers().iter().all(|s| s.inside != host("10.0.0.3")));
+    assert!(w.subscribers().iter().all(|s| s.inside != net("10.0.0.3").into()));
     w.wait(301);
     check::empty(&mut w);
 }

@@ -8,7 +8,7 @@ use std::net::Ipv6Addr;
 use carrack_base::{Family, Proto, Reason, VrfId, WorkerId};
 use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
 use carrack_nat::policy::{Assignment, Filtering, Instance, Logged, StaticRule};
-use carrack_nat::row::{Endpoint, HostEndpoint, NatEvent, SessionKey};
+use carrack_nat::row::{Endpoint, Filter, HostEndpoint, NatEvent, SessionKey};
 use carrack_nat::{Direction, Flow, Inside, Kind, Verdict, Way};
 use common::*;
 
@@ -165,8 +165,15 @@ fn hosts_of_a_site_are_one_subscriber() {
         assert_eq!(block(one), block(two));
         assert_ne!(block(one), block(other));
         let rows = w.subscribers();
-        let of = |text: &str| rows.iter().find(|row| row.inside == host(text)).unwrap();
-        assert_eq!((of("2001:db8:0:100::").sessions, of("2001:db8:0:200::").sessions), (2, 1));
+        let of = |text: &str| rows.iter().find(|row| row.inside == text.parse().unwrap()).unwrap();
+        assert_eq!((of("2001:db8:0:100::/56").sessions, of("2001:db8:0:200::/56").sessions), (2, 1));
+        // Whoever asks for a host is told of its subscriber.
+        let found = |inside: &str| {
+            let filter = Filter { inside: Some(inside.parse().unwrap()), ..Filter::default() };
+            rows.iter().filter(|row| filter.subscriber(row)).count()
+        };
+        assert_eq!((found("2001:db8:0:1ff:2::2"), found("2001:db8:0:100::/56"), found("::/0")), (1, 1, 2));
+        assert_eq!((found("2001:db8:0:300::1"), found("0.0.0.0/0")), (0, 0));
         udp6(&mut w, ("2001:db8:0:142::1", 1), to).unwrap();
         let fourth = udp6(&mut w, ("2001:db8:0:143::1", 1), to);
         assert_eq!(fourth, Err(Reason::NatSessionLimit));
@@ -181,6 +188,17 @@ fn answers_come_from_the_prefix_that_was_asked() {
     let (a, b) = ("2001:db8:64::8.8.8.8", "64:ff9b::8.8.8.8");
     let by_a = udp6(&mut w, ("2001:db8::1", 9), (a, 53)).unwrap();
     let by_b = udp6(&mut w, ("2001:db8::1", 9), (b, 53)).unwrap();
+    // One host and port by two prefixes: two mappings, told apart by these.
+    let mappings = w.mappings();
+    let of = |outside| mappings.iter().find(|row| row.outside == outside).unwrap().via;
+    let prefixes = ["2001:db8:64::/96", "64:ff9b::/96"].map(|text| Some(text.parse().unwrap()));
+    assert_eq!([of(by_a), of(by_b)], prefixes);
+    let sessions = w.sessions();
+    let found = |remote: &str| {
+        let filter = Filter { remote: Some(remote.parse().unwrap()), ..Filter::default() };
+        sessions.iter().filter(|row| filter.session(row)).count()
+    };
+    assert_eq!((found("8.8.8.8"), found(a), found("64:ff9b::/96"), found("64:ff9b::8.8.8.9")), (2, 1, 1, 0));
     for (outside, asked) in [(by_a, a), (by_b, b)] {
         let way = back(&mut w, &frames::udp(e("8.8.8.8:53"), outside)).unwrap();
         assert_eq!((way.remote6(), way.inside6), (six(asked), six("2001:db8::1")));

@@ -13,6 +13,7 @@ use carrack_pipeline::snapshot::Snapshot;
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::apply::PendingApply;
+use crate::event_log::AddressEvent;
 use crate::links::Link;
 use crate::mail::ControlEnds;
 use crate::port_control::PortControl;
@@ -68,6 +69,8 @@ pub(crate) struct Control {
 pub(crate) struct ControlState {
     backlog: Vec<VecDeque<Command>>,
     counters: ControlCounters,
+    /// Which version of the own IPv6 addresses others can see.
+    own6_version: u64,
     next_request: u64,
     deletes: BTreeMap<u64, PendingDelete>,
     pub(crate) apply: Option<PendingApply>,
@@ -123,7 +126,16 @@ impl Control {
         self.state.counters.host = *self.host.counters();
         self.state.counters.port_control = *self.port_control.server.counters();
         *lock(&self.shared.host) = self.state.counters;
+        self.publish_own6();
         busy
+    }
+
+    /// Lets others see what has become of own IPv6 addresses.
+    fn publish_own6(&mut self) {
+        let version = self.host.own6_version();
+        if std::mem::replace(&mut self.state.own6_version, version) != version {
+            *lock(&self.shared.own6) = self.host.own6().collect();
+        }
     }
 
     fn rest(&self, now: Now) -> Duration {
@@ -215,21 +227,27 @@ impl Control {
                 self.broadcast(|| Command::DropNeighbour { interface, ip });
             }
             HostEvent::AddressDuplicate { interface, ip, mac } => {
-                let snapshot = Arc::clone(&lock(&self.shared.snapshot));
-                let name = interface_name(&snapshot, interface);
+                let ip = ip.into();
+                let name = self.address_event(AddressEvent { interface, ip, mac, is_unused: true });
                 tracing::warn!(
                     "{mac} on interface {name} has {ip} already, so it is not used here; give one of the two another \
                      address, then `carrack reload` tries again"
                 );
             }
             HostEvent::AddressConflict { interface, ip, mac } => {
-                let snapshot = Arc::clone(&lock(&self.shared.snapshot));
-                let name = interface_name(&snapshot, interface);
+                let name = self.address_event(AddressEvent { interface, ip, mac, is_unused: false });
                 tracing::warn!(
                     "{mac} on interface {name} uses {ip}, which is ours; give one of the two another address"
                 );
             }
         }
+    }
+
+    /// Keeps the event for whoever asks; returns the interface's name.
+    fn address_event(&self, event: AddressEvent) -> String {
+        let at_ns = self.shared.clock.now().ns;
+        self.shared.events.push_address(at_ns, self.shared.clock.unix_ns(at_ns), event);
+        interface_name(&lock(&self.shared.snapshot), event.interface)
     }
 
     /// Worker 0 sends for the host: it has a queue of every port.

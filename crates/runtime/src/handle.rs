@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use carrack_base::counters::Accounts;
 use carrack_base::{PortId, WorkerId};
-use carrack_host::NeighbourRow;
+use carrack_host::{NeighbourRow, OwnRow};
 use carrack_nat::row::{Filter, MappingRow, MemoryRow, PoolRow, SessionKey, SessionRow, SubscriberRow};
 use carrack_pipeline::WorkerStats;
 use carrack_pipeline::mailbox::{CaptureSlot, Row, StateRow, Table, TraceStep};
@@ -55,6 +55,8 @@ pub struct InterfaceRow {
     pub vrf: String,
     /// The port it lives on.
     pub port: PortRow,
+    /// Its IPv6 addresses and whether they may be used; none while it is down.
+    pub own6: Vec<OwnRow>,
 }
 
 /// Where every packet went.
@@ -99,10 +101,12 @@ impl Handle {
     #[must_use]
     pub fn interfaces(&self) -> Vec<InterfaceRow> {
         let snapshot = self.snapshot();
+        let own6 = Arc::clone(&lock(&self.shared.own6));
         let rows = snapshot.interfaces.iter().flatten().filter_map(|interface| {
             let vrf = snapshot.vrfs.get(interface.vrf.index()).cloned().unwrap_or_default();
             let port = self.port(&snapshot, interface.port)?;
-            Some(InterfaceRow { interface: interface.clone(), vrf, port })
+            let own6 = own6.iter().filter(|own| own.interface == interface.id).copied().collect();
+            Some(InterfaceRow { interface: interface.clone(), vrf, port, own6 })
         });
         rows.collect()
     }
@@ -276,7 +280,7 @@ impl Handle {
         self.open(|reply| Request::Trace { spec, reply }, 0)
     }
 
-    /// At most `max` NAT events after number `after` (0: from the oldest kept); waits up to `wait` for the first.
+    /// At most `max` events after number `after` (0: from the oldest kept); waits up to `wait` for the first.
     #[must_use]
     pub fn events(&self, after: u64, max: usize, wait: Duration) -> EventBatch {
         self.shared.events.read(after, max, wait)

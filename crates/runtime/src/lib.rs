@@ -32,7 +32,7 @@ pub use board::Board;
 pub use clock::Clock;
 pub use control::{InputProgress, PortWatcher};
 pub use daemon::{ReloadError, ReloadReport, RunOptions, Runtime};
-pub use event_log::{EVENTS_KEPT, EventBatch, EventSink, LoggedEvent};
+pub use event_log::{AddressEvent, EVENTS_KEPT, EventBatch, EventSink, Happened, LoggedEvent};
 pub use handle::{Counters, Handle, InterfaceRow, PortRow, WorkerReport};
 pub use launch::{PortSetup, Setup, StartError, ThreadHook, WorkerSetup, place_thread};
 pub use lock::{LockError, RunLock};

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use carrack_host::HostCounters;
+use carrack_host::{HostCounters, OwnRow};
 use carrack_pipeline::snapshot::Snapshot;
 
 use crate::board::Board;
@@ -40,6 +40,8 @@ pub(crate) struct Shared {
     pub events: EventLog,
     pub snapshot: Mutex<Arc<Snapshot>>,
     pub host: Mutex<ControlCounters>,
+    /// Own IPv6 addresses and whether they may be used.
+    pub own6: Mutex<Arc<[OwnRow]>>,
     boards: Vec<Board>,
     port_boards: Vec<Board>,
     port_resumed: Vec<AtomicU64>,
@@ -83,6 +85,7 @@ impl Shared {
             events: EventLog::default(),
             snapshot: Mutex::new(snapshot),
             host: Mutex::default(),
+            own6: Mutex::new(Arc::new([])),
             boards: (0..workers).map(|_| Board::new(board_words)).collect(),
             port_boards: (0..ports).map(|_| Board::new(PortReport::WORDS)).collect(),
             port_resumed: (0..ports).map(|_| AtomicU64::new(0)).collect(),

@@ -14,9 +14,9 @@ use crate::types::{Interface, Neighbour, Route};
 pub(super) fn interfaces(backend: &dyn Backend, query: &NetworkQuery) -> Result<Vec<Interface>, Failure> {
     let all = known(backend, query)?;
     let near = |i: &Interface| {
-        query
-            .address
-            .is_none_or(|wanted| i.addresses.iter().any(|own| subnet(own).is_some_and(|p| meets(p, wanted))))
+        query.address.is_none_or(|wanted| {
+            i.addresses.iter().any(|own| subnet(own).is_some_and(|p| p.overlaps(wanted)))
+        })
     };
     let picked =
         all.into_iter().filter(|i| is(&query.interface, &i.name) && is(&query.vrf, &i.vrf) && near(i));
@@ -56,7 +56,7 @@ pub(super) fn routes(backend: &dyn Backend, query: NetworkQuery) -> Result<Rows<
 fn fits_route(query: &NetworkQuery, route: &Route) -> bool {
     is(&query.vrf, &route.vrf)
         && query.interface.as_deref().is_none_or(|wanted| route.interface.as_deref() == Some(wanted))
-        && query.address.is_none_or(|wanted| route.prefix.parse::<Prefix>().is_ok_and(|p| meets(p, wanted)))
+        && query.address.is_none_or(|wanted| route.prefix.parse::<Prefix>().is_ok_and(|p| p.overlaps(wanted)))
 }
 
 /// All interfaces, when the names that the filter gives are known.
@@ -93,13 +93,5 @@ fn subnet(own: &str) -> Option<Prefix> {
         IpAddr::V4(address) if len <= 32 => Some(Prefix::V4(Prefix4::of(address.into(), len))),
         IpAddr::V6(address) if len <= 128 => Some(Prefix::V6(Prefix6::of(address.into(), len))),
         _ => None,
-    }
-}
-
-fn meets(one: Prefix, other: Prefix) -> bool {
-    match (one, other) {
-        (Prefix::V4(one), Prefix::V4(other)) => one.range().overlaps(other.range()),
-        (Prefix::V6(one), Prefix::V6(other)) => one.overlaps(other),
-        _ => false,
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// All kinds of events.
-pub const EVENT_KINDS: [&str; 14] = [
+pub const EVENT_KINDS: [&str; 16] = [
     "block-allocated",
     "block-released",
     "address-bound",
@@ -19,6 +19,8 @@ pub const EVENT_KINDS: [&str; 14] = [
     "mapping-deleted",
     "session-created",
     "session-deleted",
+    "address-duplicate",
+    "address-conflict",
 ];
 
 /// Something management wants to know.
@@ -30,7 +32,7 @@ pub struct Event {
     pub unix_us: u64,
     /// `block-allocated`, `block-released`, `address-bound`, `address-released`, `mapping-bound`, `mapping-released`,
     /// `refused`, `pool-threshold`, `ports-threshold`, `subscriber-threshold`, `mapping-created`, `mapping-deleted`,
-    /// `session-created` or `session-deleted`.
+    /// `session-created`, `session-deleted`, `address-duplicate` or `address-conflict`.
     pub kind: String,
     /// NAT instance, when it is about one.
     pub instance: Option<String>,

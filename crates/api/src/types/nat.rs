@@ -103,6 +103,10 @@ pub struct Mapping {
     pub outside_port: u16,
     /// Sessions on it.
     pub sessions: u32,
+    /// The NAT64 prefix by which its host sees remotes; only of mappings with an IPv6 inside. A host that uses two
+    /// prefixes has two mappings of one port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nat64_prefix: Option<String>,
     /// `dynamic`, `static` (made by config) or `asked` (by PCP or NAT-PMP).
     pub kind: String,
     /// The worker that owns it.
@@ -121,14 +125,16 @@ pub struct Block {
     pub last: u16,
 }
 
-/// One subscriber: an inside address of an instance.
+/// One subscriber: an inside address of an instance, or with `subscriber_prefix_length` a prefix of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Subscriber {
     /// NAT instance.
     pub instance: String,
-    /// Inside address.
+    /// Inside address; the first one of a subscriber that is a prefix.
     #[schema(value_type = String)]
     pub inside: IpAddr,
+    /// Length of the prefix of inside addresses that the subscriber is: 32 (IPv4) or 128 (IPv6) for a single host.
+    pub inside_prefix_length: u8,
     /// Paired outside address, when it has one.
     #[schema(value_type = Option<String>)]
     pub outside: Option<Ipv4Addr>,

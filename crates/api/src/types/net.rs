@@ -1,6 +1,6 @@
 //! Interfaces, neighbours and routes.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -30,6 +30,9 @@ pub struct Interface {
     pub mtu: u16,
     /// Own addresses with prefix length, IPv4 before IPv6; the IPv6 link-local one is last.
     pub addresses: Vec<String>,
+    /// Whether IPv6 addresses may be used; none while the interface is down.
+    #[serde(default)]
+    pub address_states: Vec<AddressState>,
     /// Packets received (whole device; only on its untagged interface).
     pub rx_packets: u64,
     /// Bytes received.
@@ -50,6 +53,20 @@ pub struct Interface {
     /// Packets that the device took and failed to send.
     #[serde(default)]
     pub tx_errors: u64,
+}
+
+/// What became of an IPv6 address when the link was asked whether somebody has it (RFC 4862 §5.4).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AddressState {
+    /// The address.
+    #[schema(value_type = String)]
+    pub address: Ipv6Addr,
+    /// `tentative` while the link is asked, `preferred` once it may be used, `duplicate` when somebody else has it: it is
+    /// not used then.
+    pub state: String,
+    /// MAC address of who has a duplicate one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_by: Option<String>,
 }
 
 /// A neighbour on an interface.
@@ -75,11 +92,15 @@ pub struct Route {
     pub vrf: String,
     /// Destination prefix.
     pub prefix: String,
-    /// `connected`, `local`, `static`, `blackhole` or `prohibit`.
+    /// `connected`, `local`, `static`, `translate`, `blackhole` or `prohibit`.
     pub kind: String,
     /// The gateway, when there is one.
     #[schema(value_type = Option<String>)]
     pub gateway: Option<IpAddr>,
     /// The interface, when there is one.
     pub interface: Option<String>,
+    /// Of `translate`: the NAT instance or stateless translator. A NAT64 prefix leads to its instance from the inside
+    /// before any route is looked up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub translator: Option<String>,
 }

@@ -20,12 +20,24 @@ pub struct Instance {
     pub sources: Vec<String>,
     /// Address ranges of all pools, `first-last`.
     pub ranges: Vec<String>,
+    /// Length of the prefix that is one IPv6 subscriber; absent without NAT64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subscriber_prefix_length: Option<u8>,
     /// How ports are given out: `blocks`, `arbitrary` or `deterministic`.
     pub ports: String,
-    /// Ports of a block; 0 without blocks.
+    /// Ports of a block, or of a subscriber's share in deterministic mode; 0 with neither.
     pub block_size: u32,
-    /// Most blocks of a subscriber; 0 without blocks.
+    /// Most blocks of a subscriber; 1 in deterministic mode, 0 without blocks.
     pub blocks_per_subscriber: u32,
+    /// What deterministic mode has for subscribers that need more than their share, where it has something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overflow: Option<Overflow>,
+    /// How outside addresses are chosen: `paired` or `arbitrary`.
+    #[serde(default)]
+    pub pooling: String,
+    /// How endpoints are mapped and who may send to them, of TCP, UDP and ICMP.
+    #[serde(default)]
+    pub behaviours: Vec<Behaviour>,
     /// Port blocks there are.
     pub blocks_total: u64,
     /// Port blocks in use.
@@ -61,8 +73,48 @@ pub struct Instance {
     pub mappings_other: u64,
     /// Most sessions of a subscriber; 0 for any number.
     pub sessions_per_subscriber_max: u32,
-    /// Most ports of a subscriber; 0 for any number.
+    /// Most ports of a subscriber, all protocols together; 0 for any number.
     pub ports_per_subscriber_max: u32,
+    /// Most TCP ports of a subscriber; 0 for any number.
+    #[serde(default)]
+    pub ports_tcp_max: u32,
+    /// Most UDP ports of a subscriber; 0 for any number.
+    #[serde(default)]
+    pub ports_udp_max: u32,
+    /// Most ICMP identifiers of a subscriber; 0 for any number.
+    #[serde(default)]
+    pub ports_icmp_max: u32,
+    /// Most sessions of a mapping; 0 for any number.
+    #[serde(default)]
+    pub sessions_per_mapping_max: u32,
+    /// Most mappings that a subscriber may create a second; 0 for any number.
+    #[serde(default)]
+    pub creations_per_s: u32,
+    /// Most mappings that a subscriber may create in one go; 0 for any number.
+    #[serde(default)]
+    pub creations_burst: u32,
+}
+
+/// Ports beyond the shares of deterministic mode.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Overflow {
+    /// Ports of each outside address.
+    pub ports: u32,
+    /// Ports of a block.
+    pub block_size: u32,
+    /// Most blocks of a subscriber.
+    pub blocks_per_subscriber: u32,
+}
+
+/// What an instance does with a protocol (RFC 4787 §4.1, §5).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Behaviour {
+    /// `tcp`, `udp` or `icmp`.
+    pub protocol: String,
+    /// `endpoint-independent` or `address-and-port-dependent`.
+    pub mapping: String,
+    /// `endpoint-independent`, `address-dependent` or `address-and-port-dependent`.
+    pub filtering: String,
 }
 
 /// What one address of a pool has to give.

@@ -30,9 +30,9 @@ pub struct FilterArgs {
     /// Outside port or ICMP identifier.
     #[arg(long, value_name = "PORT")]
     outside_port: Option<u16>,
-    /// Remote address or prefix.
-    #[arg(long, value_name = "PREFIX", value_parser = Prefix4::parse)]
-    remote: Option<Prefix4>,
+    /// Remote address or prefix, or the IPv6 one that stands for it behind a NAT64 prefix.
+    #[arg(long, value_name = "PREFIX", value_parser = Prefix::parse)]
+    remote: Option<Prefix>,
     /// Remote port.
     #[arg(long, value_name = "PORT")]
     remote_port: Option<u16>,

@@ -180,9 +180,11 @@ impl Backend for Daemon {
                 "{lost} NAT events were lost before they could be logged; give the logging thread a core"
             ));
         }
-        let down = self.handle.interfaces();
+        let interfaces = self.handle.interfaces();
+        problems.extend(interfaces.iter().flat_map(rows::duplicates));
         problems.extend(
-            down.iter()
+            interfaces
+                .iter()
                 .filter(|row| row.interface.up && !row.port.report.link.up)
                 .map(|row| format!("interface {} has no link", row.interface.name)),
         );
@@ -212,7 +214,8 @@ impl Backend for Daemon {
         let four = four.map(move |row| rows::route::<_, _, Ipv4Addr>(&names, &row));
         let six = self.handle.routes6().into_iter();
         let six = six.map(move |row| rows::route::<_, _, Ipv6Addr>(&names6, &row));
-        Ok(Box::new(four.chain(six).map(|route| Ok(Step::Row(route)))))
+        let nat64 = rows::routes_to_nat64(&self.handle.snapshot());
+        Ok(Box::new(four.chain(six).chain(nat64).map(|route| Ok(Step::Row(route)))))
     }
 
     fn instances(&self) -> Result<Vec<Instance>, Failure> {
@@ -386,7 +389,7 @@ impl Backend for Daemon {
         let mut events: Vec<Event> = batch
             .events
             .iter()
-            .map(|logged| rows::event(&names, logged.sequence, logged.unix_ns, &logged.event))
+            .map(|logged| rows::event(&names, logged))
             .filter(|event| query.kind.as_ref().is_none_or(|kind| *kind == event.kind))
             .collect();
         let most = query.limit.filter(|n| *n > 0).map_or(usize::MAX, |n| n as usize);

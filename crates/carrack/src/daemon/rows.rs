@@ -4,25 +4,28 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use carrack_api::types::{
-    Block, CapturedPacket, Counters, Event, Interface, Mapping, Memory, Neighbour, PoolAddress, PortMapping,
-    Route, Session, Subscriber, TraceRecord,
+    AddressState, Block, CapturedPacket, Counters, Event, Interface, Mapping, Memory, Neighbour, PoolAddress,
+    PortMapping, Route, Session, Subscriber, TraceRecord,
 };
-use carrack_base::{IfIndex, InstanceId, PoolId, Prefix6, VrfId};
-use carrack_host::NeighbourRow;
+use carrack_base::{IfIndex, InstanceId, PoolId, Prefix, Prefix6, VrfId};
+use carrack_host::{NeighbourRow, OwnRow, OwnUse};
 use carrack_nat::row::{
     BlockRow, Change, MappingRow, Mark, MemoryRow, NatEvent, PoolRow, SessionRow, SubscriberRow,
 };
 use carrack_pipeline::mailbox::{CapturePoint, CaptureSlot, TraceOutcome, TraceStep};
 use carrack_pipeline::snapshot::{NextHop, Snapshot};
-use carrack_runtime::{InterfaceRow, PortRow};
+use carrack_runtime::{AddressEvent, Happened, InterfaceRow, LoggedEvent, PortRow};
 
 use crate::check::{side_text, vlan_text};
 
 /// Names by id, as they are when a list starts.
 pub(super) struct Names {
     interfaces: Vec<String>,
+    translators: Vec<String>,
     vrfs: Vec<String>,
     instances: Vec<String>,
+    /// Bits that addresses of one IPv6 subscriber have in common, by instance.
+    subscriber_lens6: Vec<u8>,
     pools: Vec<(PoolId, String)>,
 }
 
@@ -35,8 +38,10 @@ impl Names {
         let pools = instances.iter().flat_map(|i| &i.pools).map(|pool| (pool.id, pool.name.clone()));
         Self {
             interfaces: snapshot.interfaces.iter().map(name).collect(),
+            translators: snapshot.siit.iter().map(|siit| siit.name.clone()).collect(),
             vrfs: snapshot.vrfs.clone(),
             instances: instances.iter().map(|i| i.name.clone()).collect(),
+            subscriber_lens6: instances.iter().map(carrack_nat::policy::Instance::subscriber_len6).collect(),
             pools: pools.collect(),
         }
     }
@@ -55,6 +60,14 @@ impl Names {
 
     fn instance(&self, id: InstanceId) -> String {
         Self::get(&self.instances, id.index())
+    }
+
+    /// A subscriber as its prefix; single hosts, of which some events tell, as they are.
+    fn subscriber(&self, instance: InstanceId, inside: IpAddr) -> String {
+        let len = self.subscriber_lens6.get(instance.index()).copied().filter(|_| inside.is_ipv6());
+        let prefix = len.map(|len| Prefix::of(inside, len));
+        let prefix = prefix.filter(|prefix| prefix.first() == inside && !prefix.is_host());
+        prefix.map_or_else(|| inside.to_string(), |prefix| prefix.to_string())
     }
 
     fn pool(&self, id: PoolId) -> String {
@@ -80,6 +93,7 @@ pub(super) fn interface(row: &InterfaceRow, device: String) -> Interface {
         mac: i.mac.to_string(),
         mtu: i.mtu,
         addresses: addresses(i),
+        address_states: row.own6.iter().map(address_state).collect(),
         rx_packets: count(stats.rx_packets),
         rx_bytes: count(stats.rx_bytes),
         rx_missed: count(stats.rx_missed),
@@ -110,6 +124,26 @@ pub(super) fn neighbour(names: &Names, row: &NeighbourRow) -> Neighbour {
     }
 }
 
+fn address_state(own: &OwnRow) -> AddressState {
+    let held_by = match own.state {
+        OwnUse::Duplicate(mac) => Some(mac.to_string()),
+        OwnUse::Tentative | OwnUse::Preferred => None,
+    };
+    AddressState { address: own.ip, state: own.state.name().into(), held_by }
+}
+
+/// What is wrong with the interface's own addresses, and what to do.
+pub(super) fn duplicates(row: &InterfaceRow) -> impl Iterator<Item = String> {
+    row.own6.iter().filter_map(|own| match own.state {
+        OwnUse::Duplicate(mac) => Some(format!(
+            "interface {} does not use its address {}, which {mac} has already; give one of the two another address, \
+             then `carrack reload` tries again",
+            row.interface.name, own.ip
+        )),
+        OwnUse::Tentative | OwnUse::Preferred => None,
+    })
+}
+
 fn addresses(i: &carrack_pipeline::snapshot::Interface) -> Vec<String> {
     let own = i.addresses.iter().map(|(ip, prefix)| format!("{}/{}", Ipv4Addr::from(*ip), prefix.len()));
     let own6 = i.ipv6.iter().flat_map(|v6| {
@@ -125,11 +159,15 @@ pub(super) fn route<P: std::fmt::Display, A: Copy + Into<G>, G: Into<IpAddr>>(
     names: &Names,
     row: &carrack_pipeline::snapshot::Route<P, A>,
 ) -> Route {
+    let mut translator = None;
     let (kind, gateway, interface) = match row.next_hop {
         NextHop::Connected(id) => ("connected", None, Some(id)),
         NextHop::Gateway(id, ip) => ("static", Some(ip.into().into()), Some(id)),
         NextHop::Local(id) => ("local", None, Some(id)),
-        NextHop::Translate(_) => ("translate", None, None),
+        NextHop::Translate(number) => {
+            translator = Some(Names::get(&names.translators, usize::from(number)));
+            ("translate", None, None)
+        }
         NextHop::Blackhole => ("blackhole", None, None),
         NextHop::Prohibit => ("prohibit", None, None),
     };
@@ -139,7 +177,26 @@ pub(super) fn route<P: std::fmt::Display, A: Copy + Into<G>, G: Into<IpAddr>>(
         kind: kind.into(),
         gateway,
         interface: interface.map(|id| names.interface(id)),
+        translator,
     }
+}
+
+/// What leads from the inside to NAT64s, which no route says: packets to their prefixes are theirs before routes are asked.
+pub(super) fn routes_to_nat64(snapshot: &Snapshot) -> Vec<Route> {
+    let names = Names::of(snapshot);
+    let instances = snapshot.nat.instances.iter();
+    let prefixes =
+        instances.flat_map(|i| i.nat64.iter().flat_map(|nat64| &nat64.prefixes).map(move |p| (i, p)));
+    prefixes
+        .map(|(instance, entry)| Route {
+            vrf: names.vrf(instance.inside_vrf),
+            prefix: entry.prefix.prefix().to_string(),
+            kind: "translate".into(),
+            gateway: None,
+            interface: None,
+            translator: Some(instance.name.clone()),
+        })
+        .collect()
 }
 
 pub(super) fn session(names: &Names, worker: u8, row: &SessionRow) -> Session {
@@ -173,6 +230,7 @@ pub(super) fn mapping(names: &Names, worker: u8, row: &MappingRow) -> Mapping {
         outside: row.outside.ip.into(),
         outside_port: row.outside.port,
         sessions: row.sessions,
+        nat64_prefix: row.via.map(|prefix| prefix.to_string()),
         kind: match (row.is_static, row.is_asked_for) {
             (true, _) => "static",
             (false, true) => "asked",
@@ -214,7 +272,8 @@ pub(super) fn subscriber(names: &Names, worker: u8, row: &SubscriberRow) -> Subs
     let blocks = row.blocks.iter().take(usize::from(row.block_count));
     Subscriber {
         instance: names.instance(row.instance),
-        inside: row.inside,
+        inside: row.inside.first(),
+        inside_prefix_length: row.inside.len(),
         outside: row.outside.map(Ipv4Addr::from),
         sessions: row.sessions,
         mappings_tcp: tcp,
@@ -276,22 +335,60 @@ pub(super) fn memory<'a>(all: impl Iterator<Item = (u32, &'a MemoryRow)>) -> Vec
     rows
 }
 
-pub(super) fn event(names: &Names, sequence: u64, unix_ns: u64, event: &NatEvent) -> Event {
+pub(super) fn event(names: &Names, logged: &LoggedEvent<Happened>) -> Event {
+    let (kind, instance, severity, text) = match &logged.event {
+        Happened::Nat(event) => nat_event(names, event),
+        Happened::Address(event) => address_event(names, event),
+    };
+    Event {
+        sequence: logged.sequence,
+        unix_us: logged.unix_ns / 1_000,
+        kind: kind.into(),
+        instance: instance.map(|instance| names.instance(instance)),
+        severity: severity.into(),
+        text,
+    }
+}
+
+/// Kind, instance, severity and text.
+type Told = (&'static str, Option<InstanceId>, &'static str, String);
+
+fn address_event(names: &Names, event: &AddressEvent) -> Told {
+    let AddressEvent { interface, ip, mac, is_unused } = event;
+    let interface = names.interface(*interface);
+    if *is_unused {
+        let text = format!(
+            "{mac} on interface {interface} has {ip} already, so it is not used here; give one of the two another \
+             address, then `carrack reload` tries again"
+        );
+        return ("address-duplicate", None, "error", text);
+    }
+    let text = format!(
+        "{mac} on interface {interface} uses {ip}, which is ours; give one of the two another address"
+    );
+    ("address-conflict", None, "warning", text)
+}
+
+fn nat_event(names: &Names, event: &NatEvent) -> Told {
     let ip = |ip: u32| Ipv4Addr::from(ip);
+    let who = |instance: &InstanceId, inside: &IpAddr| names.subscriber(*instance, *inside);
     let block = |b: &BlockRow| format!("{}:{}-{}", ip(b.ip), b.first, b.last);
     let (kind, instance, severity, text) = match event {
         NatEvent::BlockAllocated { instance, inside, block: b } => {
-            ("block-allocated", instance, "info", format!("{} got {}", inside, block(b)))
+            ("block-allocated", instance, "info", format!("{} got {}", who(instance, inside), block(b)))
         }
         NatEvent::BlockReleased { instance, inside, block: b } => {
-            ("block-released", instance, "info", format!("{} gave back {}", inside, block(b)))
+            ("block-released", instance, "info", format!("{} gave back {}", who(instance, inside), block(b)))
         }
         NatEvent::AddressBound { instance, inside, outside } => {
-            ("address-bound", instance, "info", format!("{} is now {}", inside, ip(*outside)))
+            ("address-bound", instance, "info", format!("{} is now {}", who(instance, inside), ip(*outside)))
         }
-        NatEvent::AddressReleased { instance, inside, outside } => {
-            ("address-released", instance, "info", format!("{} is no longer {}", inside, ip(*outside)))
-        }
+        NatEvent::AddressReleased { instance, inside, outside } => (
+            "address-released",
+            instance,
+            "info",
+            format!("{} is no longer {}", who(instance, inside), ip(*outside)),
+        ),
         NatEvent::MappingBound { instance, proto, inside, outside } => {
             let text = format!("{inside} is now {outside} for {}, as its host asked", proto.name());
             ("mapping-bound", instance, "info", text)
@@ -301,7 +398,8 @@ pub(super) fn event(names: &Names, sequence: u64, unix_ns: u64, event: &NatEvent
             ("mapping-released", instance, "info", text)
         }
         NatEvent::Refused { instance, inside, reason, count } => {
-            let text = format!("{count} refused for {}, the last for {}", reason.name(), inside);
+            let text =
+                format!("{count} refused for {}, the last for {}", reason.name(), who(instance, inside));
             ("refused", instance, reason.info().severity.name(), text)
         }
         NatEvent::Translation { change, instance, protocol, inside, outside, remote, .. } => {
@@ -316,7 +414,8 @@ pub(super) fn event(names: &Names, sequence: u64, unix_ns: u64, event: &NatEvent
         }
         NatEvent::SubscriberThreshold { mark, instance, inside, mappings } => {
             let whose = if *mark == Mark::Paired { " of one outside address" } else { "" };
-            let text = format!("{inside} has reached the threshold of mappings{whose}: {mappings}");
+            let who = who(instance, inside);
+            let text = format!("{who} has reached the threshold of mappings{whose}: {mappings}");
             ("subscriber-threshold", instance, "warning", text)
         }
         NatEvent::PortsThreshold { instance, pool, ports } => {
@@ -332,14 +431,7 @@ pub(super) fn event(names: &Names, sequence: u64, unix_ns: u64, event: &NatEvent
             ("pool-threshold", instance, if *above { "warning" } else { "info" }, text)
         }
     };
-    Event {
-        sequence,
-        unix_us: unix_ns / 1_000,
-        kind: kind.into(),
-        instance: Some(names.instance(*instance)),
-        severity: severity.into(),
-        text,
-    }
+    (kind, Some(*instance), severity, text)
 }
 
 pub(super) fn captured(names: &Names, unix_ns: u64, slot: &CaptureSlot) -> CapturedPacket {
@@ -453,6 +545,61 @@ mod tests {
 
     use super::*;
 
+    const OWN: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1);
+
+    fn names() -> Names {
+        Names {
+            interfaces: vec!["lan".into()],
+            translators: vec!["dc".into()],
+            vrfs: vec!["default".into()],
+            instances: vec!["cgn".into(), "wide".into()],
+            subscriber_lens6: vec![56, 128],
+            pools: vec![],
+        }
+    }
+
+    #[test]
+    fn a_subscriber_of_an_event_is_told_as_the_prefix_that_it_is() {
+        let told = |instance, inside: &str| {
+            let inside = inside.parse().unwrap();
+            let event =
+                NatEvent::AddressBound { instance: InstanceId(instance), inside, outside: 0x0102_0304 };
+            nat_event(&names(), &event).3
+        };
+        assert_eq!(told(0, "2001:db8:100::"), "2001:db8:100::/56 is now 1.2.3.4");
+        assert_eq!(told(1, "2001:db8:100::"), "2001:db8:100:: is now 1.2.3.4");
+        assert_eq!(told(0, "10.0.0.0"), "10.0.0.0 is now 1.2.3.4");
+        // A refused mapping may name its host.
+        assert_eq!(told(0, "2001:db8:100::5"), "2001:db8:100::5 is now 1.2.3.4");
+    }
+
+    #[test]
+    fn a_duplicate_address_is_an_event_of_no_instance() {
+        let event = |is_unused| {
+            let what =
+                AddressEvent { interface: IfIndex(0), ip: OWN.into(), mac: MacAddr([2; 6]), is_unused };
+            let (worker, event) = (carrack_base::WorkerId(0), Happened::Address(what));
+            event_of(&LoggedEvent { sequence: 7, at_ns: 0, unix_ns: 5_000, worker, event })
+        };
+        let told = event(true);
+        assert_eq!((told.kind.as_str(), told.instance, told.sequence), ("address-duplicate", None, 7));
+        assert!(told.text.contains("lan") && told.text.contains("2001:db8:1::1"), "{}", told.text);
+        assert_eq!(event(false).kind, "address-conflict");
+    }
+
+    fn event_of(logged: &LoggedEvent<Happened>) -> Event {
+        event(&names(), logged)
+    }
+
+    #[test]
+    fn a_route_to_a_translator_has_its_name() {
+        let next_hop = NextHop::<u128>::Translate(0);
+        let prefix = Prefix6::of(u128::from(OWN), 96);
+        let row = carrack_pipeline::snapshot::Route { vrf: VrfId(0), prefix, next_hop };
+        let told = route::<_, _, Ipv6Addr>(&names(), &row);
+        assert_eq!((told.kind.as_str(), told.translator.as_deref()), ("translate", Some("dc")));
+    }
+
     #[test]
     fn whatever_a_device_lost_is_shown_once() {
         let stats =
@@ -478,7 +625,22 @@ mod tests {
             },
             vrf: "default".into(),
             port: port.clone(),
+            own6: vec![
+                OwnRow { interface: IfIndex(0), ip: OWN, state: OwnUse::Duplicate(MacAddr([2; 6])) },
+                OwnRow { interface: IfIndex(0), ip: Ipv6Addr::LOCALHOST, state: OwnUse::Preferred },
+            ],
         };
+        let told = interface(&row(Vlan::None), String::new()).address_states;
+        let mac = "02:02:02:02:02:02";
+        assert_eq!(
+            told.iter().map(|t| (t.address, t.state.as_str(), t.held_by.as_deref())).collect::<Vec<_>>(),
+            [(OWN, "duplicate", Some(mac)), (Ipv6Addr::LOCALHOST, "preferred", None)]
+        );
+        let problems: Vec<_> = duplicates(&row(Vlan::None)).collect();
+        assert!(
+            problems.len() == 1 && problems[0].contains(mac) && problems[0].contains("reload"),
+            "{problems:?}"
+        );
         let lost = |i: Interface| [i.rx_missed, i.rx_errors, i.rx_nombuf, i.tx_errors];
         assert_eq!(lost(interface(&row(Vlan::None), String::new())), [1, 2, 3, 4]);
         assert_eq!(lost(interface(&row(Vlan::Single(100)), String::new())), [0; 4]);

@@ -3,8 +3,8 @@
 use std::net::Ipv4Addr;
 
 use carrack_api::types::{
-    AddressMapping, AddressShare, DropCount, Instance, Memory, PoolAddress, StateCount, Subscriber,
-    Translator,
+    AddressMapping, AddressShare, Behaviour, DropCount, Instance, Memory, Overflow, PoolAddress, StateCount,
+    Subscriber, Translator,
 };
 use carrack_base::{Proto, Range4, VrfId};
 use carrack_nat::policy::{self, Assignment};
@@ -32,7 +32,17 @@ fn of_policy(snapshot: &Snapshot, instance: &policy::Instance) -> Instance {
             ("deterministic", ports_per_subscriber.into(), 1)
         }
     };
+    let overflow = match instance.assignment {
+        Assignment::Deterministic { overflow: Some(overflow), .. } => Some(Overflow {
+            ports: overflow.ports.into(),
+            block_size: overflow.blocks.size.into(),
+            blocks_per_subscriber: overflow.blocks.per_subscriber_max.into(),
+        }),
+        _ => None,
+    };
     let nat64 = instance.nat64.as_ref();
+    let limits = &instance.limits;
+    let [ports_tcp_max, ports_udp_max, ports_icmp_max] = limits.ports_by_proto_max;
     let sources = instance.subscribers.iter().map(ToString::to_string);
     let sources6 = nat64.into_iter().flat_map(|nat64| &nat64.subscribers).map(ToString::to_string);
     Instance {
@@ -49,11 +59,32 @@ fn of_policy(snapshot: &Snapshot, instance: &policy::Instance) -> Instance {
         ports: ports.to_owned(),
         block_size,
         blocks_per_subscriber,
+        overflow,
+        subscriber_prefix_length: nat64.map(|nat64| nat64.subscriber_len),
+        pooling: instance.pooling.name().to_owned(),
+        behaviours: behaviours(instance),
         tcp_states: no_tcp_sessions(),
-        sessions_per_subscriber_max: instance.limits.sessions_max,
-        ports_per_subscriber_max: instance.limits.ports_max,
+        sessions_per_subscriber_max: limits.sessions_max,
+        ports_per_subscriber_max: limits.ports_max,
+        ports_tcp_max,
+        ports_udp_max,
+        ports_icmp_max,
+        sessions_per_mapping_max: limits.sessions_per_mapping_max,
+        creations_per_s: limits.creations_per_s,
+        creations_burst: limits.creations_burst,
         ..Instance::default()
     }
+}
+
+fn behaviours(instance: &policy::Instance) -> Vec<Behaviour> {
+    let all = instance.mapping.iter().zip(&instance.filtering);
+    all.zip([Proto::Tcp, Proto::Udp, Proto::Icmp])
+        .map(|((mapping, filtering), proto)| Behaviour {
+            protocol: proto.name().to_owned(),
+            mapping: mapping.name().to_owned(),
+            filtering: filtering.name().to_owned(),
+        })
+        .collect()
 }
 
 /// Every state, so that who reads the answer need not know them.
@@ -258,6 +289,7 @@ mod tests {
         let subscriber = |instance: &str, sessions| Subscriber {
             instance: instance.into(),
             inside: Ipv4Addr::new(100, 64, 0, 1).into(),
+            inside_prefix_length: 32,
             outside: None,
             sessions,
             mappings_tcp: 1,

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 
 use carrack_api::types::{Deterministic, Mapping, Memory, PoolAddress, PortMapping, Session, Subscriber};
+use carrack_base::Prefix;
 
 use super::ShowRows;
 use crate::human::{bytes, duration, number, percent};
@@ -14,6 +15,12 @@ const ENDPOINT: usize = 21;
 
 fn endpoint(ip: impl Into<IpAddr>, port: u16) -> String {
     SocketAddr::new(ip.into(), port).to_string()
+}
+
+/// A subscriber: an address, or a prefix with its length.
+fn subscriber(inside: IpAddr, len: u8) -> String {
+    let prefix = Prefix::of(inside, len);
+    if prefix.is_host() { inside.to_string() } else { prefix.to_string() }
 }
 
 pub struct Sessions(Streaming);
@@ -32,6 +39,7 @@ impl Sessions {
             right("EXPIRES").wide(7),
             right("PACKETS OUT").wide(11),
             right("PACKETS IN").wide(11),
+            left("REMOTE AS IPV6").optional(),
         ]))
     }
 }
@@ -53,6 +61,7 @@ impl ShowRows for Sessions {
             duration(s.expires_s.into()),
             number(s.packets_out.into()),
             number(s.packets_in.into()),
+            s.remote6.map_or_else(String::new, |ip| ip.to_string()),
         ];
         self.0.row(out, &cells)
     }
@@ -73,6 +82,7 @@ impl Mappings {
             left("OUTSIDE").wide(ENDPOINT),
             left("KIND").wide(7),
             right("SESSIONS").wide(9),
+            left("NAT64 PREFIX").optional(),
         ]))
     }
 }
@@ -88,6 +98,7 @@ impl ShowRows for Mappings {
             endpoint(m.outside, m.outside_port),
             m.kind,
             number(m.sessions.into()),
+            m.nat64_prefix.unwrap_or_default(),
         ];
         self.0.row(out, &cells)
     }
@@ -123,7 +134,7 @@ impl ShowRows for Subscribers {
             s.blocks.iter().map(|b| format!("{}:{}-{}", b.address, b.first, b.last)).collect();
         let cells = [
             s.instance,
-            s.inside.to_string(),
+            subscriber(s.inside, s.inside_prefix_length),
             s.outside.map_or_else(|| "-".into(), |ip| ip.to_string()),
             number(s.sessions.into()),
             number(s.mappings_tcp.into()),

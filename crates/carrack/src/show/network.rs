@@ -1,11 +1,12 @@
 //! Interfaces, neighbours, routes.
 
 use std::io::{self, Write};
+use std::net::Ipv6Addr;
 
-use carrack_api::types::{Interface, Neighbour, Route};
+use carrack_api::types::{AddressState, Interface, Neighbour, Route};
 
 use super::ShowRows;
-use crate::human::{duration, number};
+use crate::human::{bytes, duration, number};
 use crate::table::{Streaming, Table, left, right};
 
 pub fn interfaces(out: &mut dyn Write, all: Vec<Interface>) -> io::Result<()> {
@@ -24,8 +25,10 @@ pub fn interfaces(out: &mut dyn Write, all: Vec<Interface>) -> io::Result<()> {
         right("MTU"),
         left("MAC"),
         right("RX PACKETS"),
+        right("RX BYTES"),
         right("RX MISSED"),
         right("TX PACKETS"),
+        right("TX BYTES"),
     ];
     columns.extend(faults.iter().map(|(name, _)| right(name)));
     columns.extend([left("DEVICE"), left("ADDRESSES")]);
@@ -36,6 +39,7 @@ pub fn interfaces(out: &mut dyn Write, all: Vec<Interface>) -> io::Result<()> {
             (true, false) => "no link",
             (true, true) => "up",
         };
+        let addresses: Vec<_> = i.addresses.iter().map(|own| address(own, &i.address_states)).collect();
         let counts: Vec<_> = faults.iter().map(|(_, get)| number(get(&i))).collect();
         let mut cells = vec![
             i.name,
@@ -47,14 +51,27 @@ pub fn interfaces(out: &mut dyn Write, all: Vec<Interface>) -> io::Result<()> {
             i.mtu.to_string(),
             i.mac,
             number(i.rx_packets),
+            bytes(i.rx_bytes),
             number(i.rx_missed),
             number(i.tx_packets),
+            bytes(i.tx_bytes),
         ];
         cells.extend(counts);
-        cells.extend([dash(i.device), dash(i.addresses.join(" "))]);
+        cells.extend([dash(i.device), dash(addresses.join(" "))]);
         table.row(cells);
     }
     table.print(out, "no interfaces")
+}
+
+/// An own address with its prefix length, and why it is not used when it is not.
+fn address(own: &str, states: &[AddressState]) -> String {
+    let ip = own.split_once('/').and_then(|(ip, _)| ip.parse::<Ipv6Addr>().ok());
+    let unused = states.iter().find(|state| Some(state.address) == ip && state.state != "preferred");
+    match unused {
+        Some(AddressState { state, held_by: Some(mac), .. }) => format!("{own} ({state} of {mac})"),
+        Some(AddressState { state, .. }) => format!("{own} ({state})"),
+        None => own.to_owned(),
+    }
 }
 
 pub fn neighbours(out: &mut dyn Write, all: Vec<Neighbour>) -> io::Result<()> {
@@ -84,7 +101,8 @@ impl ShowRows for Routes {
     type Row = Route;
 
     fn row(&mut self, out: &mut dyn Write, r: Route) -> io::Result<()> {
-        let via = r.gateway.map_or_else(|| "-".into(), |gateway| gateway.to_string());
+        let via = r.gateway.map(|gateway| gateway.to_string()).or(r.translator);
+        let via = via.unwrap_or_else(|| "-".into());
         self.0.row(out, &[r.vrf, r.prefix, r.kind, via, r.interface.unwrap_or_else(|| "-".into())])
     }
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use carrack_api::types::{AddressShare, Instance, Translator};
+use carrack_api::types::{AddressShare, Behaviour, Instance, Translator};
 
 use crate::human::{number, percent};
 use crate::table::{Table, left, right};
@@ -21,10 +21,14 @@ pub fn instances(out: &mut dyn Write, all: Vec<Instance>) -> io::Result<()> {
             line("NAT64 prefixes", i.prefixes.join(", "))?;
         }
         line("serves", list(&i.sources))?;
+        if let Some(len) = i.subscriber_prefix_length {
+            line("an ipv6 subscriber is", if len < 128 { format!("a /{len}") } else { "a host".to_owned() })?;
+        }
         line("pools", list(&i.ranges))?;
-        let blocks =
-            format!("{} of {} ports, {} a subscriber", i.ports, i.block_size, i.blocks_per_subscriber);
-        line("ports", if i.block_size > 0 { blocks } else { i.ports.clone() })?;
+        line("ports", ports(i))?;
+        line("pooling", i.pooling.clone())?;
+        line("mapping", by_protocol(&i.behaviours, |b| &b.mapping))?;
+        line("filtering", by_protocol(&i.behaviours, |b| &b.filtering))?;
         if i.blocks_total > 0 {
             let (used, total) = (i.blocks_used, i.blocks_total);
             line(
@@ -64,9 +68,54 @@ pub fn instances(out: &mut dyn Write, all: Vec<Instance>) -> io::Result<()> {
         line("mappings", mappings.map(|(name, count)| format!("{name} {}", number(count))).join(", "))?;
         let limit = |most: u32| if most == 0 { "any number".to_owned() } else { number(most.into()) };
         line("sessions a subscriber", limit(i.sessions_per_subscriber_max))?;
-        line("ports a subscriber", limit(i.ports_per_subscriber_max))?;
+        line("sessions a mapping", limit(i.sessions_per_mapping_max))?;
+        line("ports a subscriber", ports_of_subscriber(i))?;
+        let (rate, burst) = (number(i.creations_per_s.into()), number(i.creations_burst.into()));
+        let rate = format!("{rate} a second, {burst} at once");
+        line("new mappings", if i.creations_per_s > 0 { rate } else { limit(0) })?;
     }
     Ok(())
+}
+
+/// How ports are given out.
+fn ports(i: &Instance) -> String {
+    let (size, blocks) = (number(i.block_size.into()), i.blocks_per_subscriber);
+    match i.ports.as_str() {
+        "deterministic" => format!("deterministic, a share of {size} a subscriber"),
+        _ if i.block_size > 0 => format!("{} of {size} ports, {blocks} a subscriber", i.ports),
+        _ => i.ports.clone(),
+    }
+}
+
+/// All that bounds the ports of a subscriber: what is configured as a limit, and what blocks or share hold.
+fn ports_of_subscriber(i: &Instance) -> String {
+    let configured = [
+        (i.ports_per_subscriber_max, "in all"),
+        (i.ports_tcp_max, "of tcp"),
+        (i.ports_udp_max, "of udp"),
+        (i.ports_icmp_max, "of icmp"),
+    ];
+    let configured = configured.into_iter().filter(|(most, _)| *most > 0);
+    let mut all: Vec<_> =
+        configured.map(|(most, of)| format!("at most {} {of}", number(most.into()))).collect();
+    let held = u64::from(i.block_size) * u64::from(i.blocks_per_subscriber);
+    if held > 0 {
+        let by = if i.ports == "deterministic" { "share" } else { "blocks" };
+        all.push(format!("{} of each protocol by its {by}", number(held)));
+    }
+    if let Some(over) = &i.overflow {
+        let (size, blocks) = (number(over.block_size.into()), over.blocks_per_subscriber);
+        all.push(format!("and {blocks} more blocks of {size}"));
+    }
+    if all.is_empty() { "any number".to_owned() } else { all.join(", ") }
+}
+
+/// One word where it holds of all protocols, else one of each.
+fn by_protocol(all: &[Behaviour], what: fn(&Behaviour) -> &String) -> String {
+    match all {
+        [first, rest @ ..] if rest.iter().all(|b| what(b) == what(first)) => what(first).clone(),
+        _ => list(&all.iter().map(|b| format!("{} {}", b.protocol, what(b))).collect::<Vec<_>>()),
+    }
 }
 
 fn list(all: &[String]) -> String {
@@ -121,4 +170,48 @@ fn figures(out: &mut dyn Write, all: &[Translator]) -> io::Result<()> {
     }
     writeln!(out)?;
     drops.print(out, "")
+}
+
+#[cfg(test)]
+mod tests {
+    use carrack_api::types::Overflow;
+
+    use super::*;
+
+    #[test]
+    fn every_limit_of_ports_is_told() {
+        let mut i = Instance { ports: "arbitrary".into(), ..Instance::default() };
+        assert_eq!(ports_of_subscriber(&i), "any number");
+        i.ports_udp_max = 12;
+        assert_eq!(ports_of_subscriber(&i), "at most 12 of udp");
+        i.ports_per_subscriber_max = 1_000;
+        assert_eq!(ports_of_subscriber(&i), "at most 1,000 in all, at most 12 of udp");
+    }
+
+    #[test]
+    fn a_share_of_deterministic_mode_is_told_as_the_limit_that_it_is() {
+        let mut i = Instance {
+            ports: "deterministic".into(),
+            block_size: 1_008,
+            blocks_per_subscriber: 1,
+            ..Instance::default()
+        };
+        assert_eq!(ports(&i), "deterministic, a share of 1,008 a subscriber");
+        assert_eq!(ports_of_subscriber(&i), "1,008 of each protocol by its share");
+        i.overflow = Some(Overflow { ports: 4_096, block_size: 64, blocks_per_subscriber: 2 });
+        let told = ports_of_subscriber(&i);
+        assert_eq!(told, "1,008 of each protocol by its share, and 2 more blocks of 64");
+    }
+
+    #[test]
+    fn behaviour_is_told_of_each_protocol_where_it_differs() {
+        let one = |protocol: &str, filtering: &str| Behaviour {
+            protocol: protocol.into(),
+            filtering: filtering.into(),
+            ..Behaviour::default()
+        };
+        let told = |all: &[Behaviour]| by_protocol(all, |b| &b.filtering);
+        assert_eq!(told(&[one("tcp", "x"), one("udp", "x")]), "x");
+        assert_eq!(told(&[one("tcp", "x"), one("udp", "y")]), "tcp x, udp y");
+    }
 }

@@ -96,5 +96,12 @@ fn an_address_that_a_station_has_already_is_not_answered_for() {
         log.contains(INSIDE) && log.contains("already")
     });
     assert!(!exec(&lab, Ns::Isp, &format!("ping -6 -n -c 1 -W 1 {INSIDE}")).ok());
+    // And whoever asks is told.
+    let interfaces = show(&lab, "interfaces");
+    assert!(interfaces.contains(&format!("{INSIDE}/64 (duplicate of ")), "{interfaces}");
+    let health = show(&lab, "health");
+    assert!(health.starts_with("degraded") && health.contains(INSIDE), "{health}");
+    let events = show(&lab, "events");
+    assert!(events.contains("address-duplicate") && events.contains(INSIDE), "{events}");
     assert_conservation(&lab);
 }

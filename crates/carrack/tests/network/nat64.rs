@@ -45,6 +45,13 @@ fn an_ipv6_only_host_reaches_ipv4_servers_by_name() {
     let sessions =
         lab.carrack(&["show", "nat", "sessions", "--inside", HOST], LIMIT).unwrap().success().unwrap();
     assert!(sessions.stdout.contains(&format!("[{HOST}]:")), "{}", sessions.stdout);
+    let show = |args: &[&str]| lab.carrack(args, LIMIT).unwrap().success().unwrap().stdout;
+    let by_six = show(&["show", "nat", "sessions", "--remote", &server]);
+    assert!(by_six.contains(&format!("[{HOST}]:")) && by_six.contains("2001:db8:64::cb00:710a"), "{by_six}");
+    let mappings = show(&["show", "nat", "mappings", "--inside", HOST]);
+    assert!(mappings.contains("NAT64 PREFIX") && mappings.contains("2001:db8:64::/96"), "{mappings}");
+    let routes = show(&["show", "routes", "--address", &server]);
+    assert!(routes.contains("2001:db8:64::/96") && routes.contains("translate"), "{routes}");
     let subscribers = lab.carrack(&["show", "nat", "subscribers"], LIMIT).unwrap().success().unwrap().stdout;
     assert!(subscribers.contains(HOST) && subscribers.contains(plan::SUB2), "both versions: {subscribers}");
     assert_conservation(&lab);

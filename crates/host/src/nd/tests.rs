@@ -8,6 +8,7 @@ use carrack_wire::{PacketBuilder, parse_l2};
 use super::*;
 use crate::config::{HostConfig, RouterAdvertising};
 use crate::neighbours::NeighbourState;
+use crate::own6::Use as OwnUse;
 
 const IF: IfIndex = IfIndex(3);
 const OWN_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
@@ -44,6 +45,11 @@ fn host(change: impl FnOnce(&mut HostInterface)) -> Host {
     host.handle_timeout(Now::from_s(1));
     sent(&mut host);
     host
+}
+
+/// What has become of the own addresses.
+fn states(host: &Host) -> Vec<(u128, OwnUse)> {
+    host.own6().map(|own| (own.ip.into(), own.state)).collect()
 }
 
 /// What is sent, but for reports of groups: destination MAC address, source, destination, message.
@@ -203,7 +209,11 @@ fn an_address_that_somebody_has_is_not_used_until_the_next_reload() {
         hear(&mut host, 0, PEER_MAC, &claim, src, dst);
         let ip = Ipv6Addr::from(OWN);
         assert_eq!(events(&mut host), [HostEvent::AddressDuplicate { interface: IF, ip, mac: PEER_MAC }]);
+        let version = host.own6_version();
+        assert_eq!(states(&host), [(OWN, OwnUse::Duplicate(PEER_MAC)), (LINK_LOCAL, OwnUse::Tentative)]);
         host.handle_timeout(Now::from_s(1));
+        assert_eq!(states(&host), [(OWN, OwnUse::Duplicate(PEER_MAC)), (LINK_LOCAL, OwnUse::Preferred)]);
+        assert_ne!(host.own6_version(), version);
         assert_eq!(sent(&mut host).len(), 1, "the link-local address alone is announced");
         hear(&mut host, 2, PEER_MAC, &solicitation(OWN, Some(PEER_MAC)), PEER, solicited_node(OWN));
         assert!(sent(&mut host).is_empty());

@@ -130,10 +130,10 @@ pub fn invariants(world: &mut World) {
         assert_eq!(row.sessions, on_mapping.get(key).copied().unwrap_or(0), "{row:?}");
     }
     for row in &subscribers {
-        let count = by_subscriber.remove(&(row.instance, row.inside)).unwrap_or(0);
+        let count = by_subscriber.remove(&(row.instance, row.inside.first())).unwrap_or(0);
         assert_eq!(row.sessions, count, "{row:?}");
         let is_mine = |m: &&carrack_nat::row::MappingRow| {
-            (m.instance, subscriber_of(world, m.instance, m.inside.ip)) == (row.instance, row.inside)
+            (m.instance, subscriber_of(world, m.instance, m.inside.ip)) == (row.instance, row.inside.first())
         };
         let policy = &world.policy.instances[row.instance.index()];
         let counted = |m: &&carrack_nat::row::MappingRow| !m.is_static || !is_forward(policy, m);
@@ -198,7 +198,7 @@ fn blocks(
     assert!(used as usize >= owner.len());
     for mapping in mappings.iter().filter(|m| m.instance == policy.id && !m.is_static) {
         let inside = subscriber_of(world, policy.id, mapping.inside.ip);
-        let of = subscribers.iter().find(|s| s.instance == policy.id && s.inside == inside);
+        let of = subscribers.iter().find(|s| s.instance == policy.id && s.inside.first() == inside);
         let of = of.unwrap_or_else(|| panic!("a mapping without subscriber: {mapping:?}"));
         let inside = of.blocks[..usize::from(of.block_count)]
             .iter()

@@ -3,13 +3,16 @@
 use std::net::Ipv4Addr;
 
 use carrack_frame::FramePool;
+use carrack_host::OwnUse;
 use carrack_nat::row::{Filter, SessionKey};
 use carrack_pipeline::mailbox::{PacketFilter, TraceOutcome};
 use carrack_wire::arp::{ArpPacket, Operation};
 use carrack_wire::build::PacketBuilder;
+use carrack_wire::ndp::{ALL_NODES, NdpMessage, multicast_mac};
 use carrack_wire::{Ipv4View, MacAddr, UdpView};
 
 use super::*;
+use crate::event_log::{AddressEvent, Happened};
 use crate::request::{CaptureSpec, TraceSpec};
 use crate::stream::Next;
 
@@ -65,13 +68,26 @@ struct Rig {
 }
 
 fn rig(workers: u8) -> Rig {
+    rig_of(workers, |text| text)
+}
+
+/// The same by another configuration.
+fn rig_of(workers: u8, edit: impl FnOnce(String) -> String) -> Rig {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("carrack.toml");
-    std::fs::write(&path, config_text(dir.path(), workers, "mem:lan", "mem:wan")).unwrap();
+    std::fs::write(&path, edit(config_text(dir.path(), workers, "mem:lan", "mem:wan"))).unwrap();
     let mut runtime = Runtime::start(&path, RunOptions::default()).unwrap_or_else(|error| panic!("{error}"));
     let (inside, outside) = (runtime.mem_peer("lan").unwrap(), runtime.mem_peer("wan").unwrap());
     let pool = runtime.mem_pool().unwrap();
     Rig { runtime, inside, outside, pool, dir }
+}
+
+fn wait_for(happens: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !happens() {
+        assert!(Instant::now() < deadline, "it does not happen");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// The next packet that `wanted` likes.
@@ -171,6 +187,41 @@ fn pool_addresses_are_answered_for_on_the_outside() {
     let mut rig = rig(1);
     rig.arp(Operation::Request, GATEWAY_MAC, GATEWAY, Ipv4Addr::new(192, 0, 2, 17), true);
     next(&mut rig.outside, &mut rig.pool, |p| arp_with(p, Operation::Reply).is_some());
+}
+
+/// RFC 4862 §5.4: a duplicate is not assigned, and management is told ("a system management error").
+#[test]
+fn a_duplicate_address_is_seen_in_the_list_of_interfaces_and_among_events() {
+    let own: std::net::Ipv6Addr = "2001:db8:1::1".parse().unwrap();
+    let address = "address = [\"10.0.0.1/24\"";
+    let mut rig = rig_of(1, |text| text.replace(address, &format!("{address}, \"{own}/64\"")));
+    let handle = rig.runtime.handle();
+    let state = || {
+        let rows = handle.interfaces();
+        rows[0].own6.iter().find(|row| row.ip == own).map(|row| row.state)
+    };
+    wait_for(|| state() == Some(OwnUse::Tentative));
+    let claim = NdpMessage::NeighbourAdvertisement {
+        target: own.into(),
+        router: false,
+        solicited: false,
+        replaces: true,
+        target_mac: Some(SUBSCRIBER_MAC),
+    };
+    let bytes = claim.packet(own.into(), ALL_NODES);
+    let head = PacketBuilder::new().ethernet(SUBSCRIBER_MAC, multicast_mac(ALL_NODES)).ethertype(0x86dd);
+    assert!(rig.inside.inject_bytes(&mut rig.pool, &head.payload(&bytes).build()));
+    wait_for(|| state() == Some(OwnUse::Duplicate(SUBSCRIBER_MAC)));
+    let events = handle.events(0, 10, Duration::from_secs(5)).events;
+    let expected = AddressEvent {
+        interface: handle.interfaces()[0].interface.id,
+        ip: own.into(),
+        mac: SUBSCRIBER_MAC,
+        is_unused: true,
+    };
+    assert_eq!(events.iter().map(|e| e.event).collect::<Vec<_>>(), [Happened::Address(expected)]);
+    // The link-local address was not claimed and comes into use.
+    wait_for(|| handle.interfaces()[0].own6.iter().any(|row| row.state == OwnUse::Preferred));
 }
 
 #[test]

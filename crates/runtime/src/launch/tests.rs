@@ -575,6 +575,6 @@ fn event_of_a_worker_reaches_every_reader() {
     shared.events.push(&mut [crate::LoggedEvent { sequence: 0, at_ns: 5, unix_ns: 5, worker, event }]);
     for _ in 0..2 {
         let batch = rig.threads.handle.events(0, 10, Duration::from_secs(1));
-        assert_eq!((batch.lost, batch.events[0].event), (0, event));
+        assert_eq!((batch.lost, batch.events[0].event), (0, crate::Happened::Nat(event)));
     }
 }
