@@ -420,7 +420,8 @@ fn memory_budget(handle: &Handle) -> Vec<String> {
     lines
 }
 
-/// One line a worker whose memory is not all on the node of its processor: the rows say where it is.
+/// One line a worker whose memory is not all on the node of its processor, and one where huge pages ran out: the rows say where
+/// memory is.
 fn memory_elsewhere(handle: &Handle) -> Vec<String> {
     let desired = handle.desired.as_ref().map(|desired| lock(desired).config.clone());
     let (Some(config), Ok(rows)) = (desired, handle.memory()) else { return Vec::new() };
@@ -428,7 +429,8 @@ fn memory_elsewhere(handle: &Handle) -> Vec<String> {
         let near = node_of(&config, worker)?;
         told_elsewhere(worker, near, rows.iter().filter(|(of, _)| *of == worker).map(|(_, row)| row))
     };
-    (0..config.workers.count).map(WorkerId).filter_map(elsewhere).collect()
+    let of_workers = (0..config.workers.count).map(WorkerId).filter_map(elsewhere);
+    of_workers.chain(told_short(rows.iter().map(|(_, row)| row))).collect()
 }
 
 fn told_elsewhere<'a>(
@@ -443,6 +445,25 @@ fn told_elsewhere<'a>(
             "worker {} runs on NUMA node {near}, and not all of its memory is there ({}): every packet pays for the way; \
              free memory or reserve huge pages on node {near}, or choose other processors in workers.cores",
             worker.0,
+            tables.join(", ")
+        )
+    })
+}
+
+/// Tables that found no reserved huge page though others did: packets pay for them without a word.
+fn told_short<'a>(rows: impl Iterator<Item = &'a MemoryRow> + Clone) -> Option<String> {
+    // What is smaller would waste a page.
+    const WORTH_A_PAGE: u64 = 2 << 20;
+    let is_reserved = |row: &MemoryRow| matches!(row.pages, "1G" | "2M");
+    let without = rows.clone().filter(|row| !is_reserved(row) && row.bytes >= WORTH_A_PAGE);
+    let pages: u64 = without.clone().map(|row| row.bytes.div_ceil(2 << 20)).sum();
+    let mut tables: Vec<&str> = without.map(|row| row.table).collect();
+    tables.sort_unstable();
+    tables.dedup();
+    (rows.clone().any(is_reserved) && !tables.is_empty()).then(|| {
+        format!(
+            "not enough huge pages are reserved: {} have none; about {pages} more of 2 MiB would do (vm.nr_hugepages), or none at \
+             all with memory.huge_pages = \"off\"",
             tables.join(", ")
         )
     })

@@ -408,6 +408,22 @@ fn memory_is_near_its_worker_or_that_is_told() {
 }
 
 #[test]
+fn huge_pages_that_ran_out_are_told_of() {
+    let rig = rig(1);
+    let rows: Vec<MemoryRow> =
+        rig.runtime.handle().memory().unwrap().into_iter().map(|(_, row)| row).collect();
+    assert_eq!(told_short(rows.iter()), None, "nobody reserved any");
+    let on = |pages| move |row: &MemoryRow| MemoryRow { pages, ..*row };
+    let all: Vec<MemoryRow> = rows.iter().map(on("2M")).collect();
+    assert_eq!(told_short(all.iter()), None, "all have some");
+    let is_large = |row: &&MemoryRow| row.table == "sessions";
+    let large = MemoryRow { bytes: 5 << 20, ..*rows.iter().find(is_large).unwrap() };
+    let some: Vec<MemoryRow> = all.into_iter().chain([on("thp")(&large)]).collect();
+    let why = told_short(some.iter()).unwrap();
+    assert!(why.contains("sessions have none; about 3 more of 2 MiB"), "{why}");
+}
+
+#[test]
 fn start_without_enough_memory_is_refused_before_anything_is_touched() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("carrack.toml");
