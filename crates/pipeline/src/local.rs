@@ -44,7 +44,8 @@ impl Worker {
             };
         }
         let (bucket, policed) = match meta.flow.proto {
-            Proto::Icmp if meta.flow.bits == kind::ECHO_REQUEST => {
+            // RFC 1122 §3.3.2: the host puts fragments together. What is behind the first does not say of which kind it is.
+            Proto::Icmp if meta.flow.bits == kind::ECHO_REQUEST || meta.flow.kind == Kind::LaterFragment => {
                 (&mut self.buckets.icmp, Reason::PuntPolicedIcmp)
             }
             Proto::Icmp => (&mut self.buckets.other, Reason::PuntPolicedOther),

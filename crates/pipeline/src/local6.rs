@@ -29,8 +29,9 @@ impl Worker {
             self.dead.push(frame);
             return Ok(());
         }
-        let class = (meta.flow.proto == Proto::Icmp && meta.flow.kind != Kind::LaterFragment)
-            .then(|| class_of(meta.flow.bits));
+        let is_icmp = meta.flow.proto == Proto::Icmp;
+        let is_later = meta.flow.kind == Kind::LaterFragment;
+        let class = (is_icmp && !is_later).then(|| class_of(meta.flow.bits));
         // Who has our address is found out by neighbour discovery; any other packet from it is a lie.
         if class != Some(Class::NeighbourDiscovery) && self.is_own6(meta) {
             return Err((frame, Reason::Ipv6SourceInvalid));
@@ -52,6 +53,8 @@ impl Worker {
             }
             Some(Class::Request) => (&mut self.buckets.icmp, Reason::PuntPolicedIcmp),
             Some(_) => (&mut self.buckets.other, Reason::PuntPolicedOther),
+            // RFC 8200 §4.5: the host puts fragments together. What is behind the first does not say of which kind it is.
+            None if is_icmp => (&mut self.buckets.icmp, Reason::PuntPolicedIcmp),
             None => return Err((frame, Reason::LocalNoService)),
         };
         if !bucket.take(now) {

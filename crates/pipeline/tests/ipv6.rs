@@ -281,6 +281,26 @@ fn floods_to_the_router_meet_their_policers() {
     world.dropped(IN, &packet6(IN, own, own).echo_request(1, 1).build(), Reason::Ipv6SourceInvalid);
 }
 
+/// RFC 8200 §4.5: pieces of ICMPv6 go up under the policer of echo requests; those of others, and of discovery, do not.
+#[test]
+fn pieces_of_icmpv6_to_the_router_go_up_under_the_policer_of_pings() {
+    let mut world = world6_with(|s| s.policers.icmp = Policer { rate_pps: 0, burst: 4 });
+    let own = "2001:db8:1::1";
+    let piece = |dst: &str, kind: u8, proto, offset| {
+        let data = [vec![kind, 0, 0, 0, 0, 7, 0, 1], vec![0; 24]].concat();
+        packet6(IN, A, dst).fragment6(offset, offset == 0, 9).protocol(proto).payload(&data).build()
+    };
+    for frame in [(own, 0), (own, 32), (LINK_LOCAL, 32), (LINK_LOCAL, 0)]
+        .map(|(dst, offset)| piece(dst, 128, 58, offset))
+    {
+        assert!(world.send(IN, &frame).is_empty());
+        assert_eq!(world.punts.pop(), Some((IfIndex(IF_IN), frame)));
+    }
+    world.dropped(IN, &piece(own, 128, 58, 32), Reason::PuntPolicedIcmp);
+    world.dropped(IN, &piece(own, 135, 58, 0), Reason::NdMalformed);
+    world.send_dropped(IN, &piece(own, 128, 17, 32), Reason::LocalNoService);
+}
+
 /// RFC 4861 §7.2.2: packets wait while their neighbour is asked for, and follow when it answers.
 #[test]
 fn packets_wait_for_their_neighbour_and_an_unanswered_one_is_reported() {
