@@ -7,7 +7,7 @@ use carrack_base::WorkerId;
 use carrack_base::counters::Accounts;
 use carrack_base::{IfIndex, InstanceId, PortId, Prefix4, Proto, Reason, VrfId};
 use carrack_frame::MemPool;
-use carrack_host::{ArpTimers, HostInterface};
+use carrack_host::HostInterface;
 use carrack_io::{MemPeer, MemPort};
 use carrack_nat::policy::{Capacity, NatPolicy};
 use carrack_nat::row::{Endpoint, Filter, NatEvent, SessionKey, SessionRow, TcpState};
