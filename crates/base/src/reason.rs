@@ -68,7 +68,7 @@ impl IcmpReply {
             Self::FragmentationNeeded => "3/4 fragmentation needed | 2/0 packet too big",
             Self::SourceRouteFailed => "3/5 source route failed",
             Self::BeyondScope => "1/2 beyond scope of source address",
-            Self::ParameterProblem => "- | 4/0 parameter problem",
+            Self::ParameterProblem => "- | 4/0 parameter problem, of options 4/2",
             Self::AdminProhibited => "3/13 | 1/1 administratively prohibited",
             Self::NatExhausted => "as `exhausted_icmp` of the NAT instance says",
         }
@@ -149,7 +149,9 @@ reasons! {
     Ipv6Jumbogram, "ipv6-jumbogram", Warning, Silent, "A jumbogram (RFC 2675), which no link here carries.";
     Ipv6ExtensionInvalid, "ipv6-extension-invalid", Warning, Silent, "An extension header is truncated, misplaced or doubled (RFC 8200 §4.1).";
     Ipv6ExtensionLimit, "ipv6-extension-limit", Warning, Silent, "More extension headers than are walked: at most 8 of at most 512 bytes.";
-    Ipv6RoutingHeader, "ipv6-routing-header", Warning, ParameterProblem, "A routing header of type 0 that is not at its end (RFC 5095 §3).";
+    Ipv6RoutingHeader, "ipv6-routing-header", Warning, ParameterProblem, "A routing header that is not at its end: of type 0 (RFC 5095 §3), or of any type in a packet to the router itself (RFC 8200 §4.4).";
+    Ipv6OptionRefused, "ipv6-option-refused", Info, ParameterProblem, "An option that the router does not know, in a packet to the router itself, wants its sender told (RFC 8200 §4.2).";
+    Ipv6OptionDiscard, "ipv6-option-discard", Info, Silent, "An option that the router does not know, in a packet to the router itself, wants the packet discarded silently (RFC 8200 §4.2).";
     Ipv6SourceInvalid, "ipv6-source-invalid", Warning, Silent, "The source address is multicast, loopback, unspecified or IPv4-mapped; or, of a packet to the router, its own (in transit that is for `urpf`).";
     Ipv6DestinationInvalid, "ipv6-destination-invalid", Info, Silent, "The destination address is unspecified, loopback or IPv4-mapped.";
     Ipv6Scope, "ipv6-scope", Info, BeyondScope, "The source or destination is link-local, so the packet may not leave its link (RFC 4291 §2.5.6).";

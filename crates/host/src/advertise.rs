@@ -17,6 +17,11 @@ const DELAY_MAX_NS: u64 = 500_000_000;
 /// Hosts that wait for an answer of their own; with more of them all are told at once.
 const ASKING_MAX: usize = 256;
 
+/// A number that nobody knows beforehand who does not know the time to the nanosecond.
+pub(crate) const fn drawn(count: u32, now: Now) -> u32 {
+    count.wrapping_add(now.ns as u32).wrapping_mul(0x9e37_79b1)
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Plan {
     interval_ns: u64,
@@ -91,8 +96,7 @@ impl Advertiser {
     /// RFC 4861 §6.2.6: after a random part of half a second, so that the routers of a link do not all answer at once.
     fn soon(&mut self, now: Now) -> Now {
         self.asked = self.asked.wrapping_add(1);
-        let drawn = self.asked.wrapping_add(now.ns as u32).wrapping_mul(0x9e37_79b1);
-        now.plus_ns((u64::from(drawn) * DELAY_MAX_NS) >> 32)
+        now.plus_ns((u64::from(drawn(self.asked, now)) * DELAY_MAX_NS) >> 32)
     }
 
     /// Interfaces on which all are to be told now.

@@ -3,10 +3,14 @@
 use std::net::IpAddr;
 
 use carrack_base::{IfIndex, Prefix4, Range4, VrfId};
-use carrack_pipeline::snapshot::{Ipv6Interface, Vlan};
+use carrack_pipeline::mailbox::SLOT_BYTES;
+use carrack_pipeline::snapshot::{IcmpErrors, Ipv6Interface, Policer, Policers, Vlan};
 use carrack_wire::MacAddr;
 use carrack_wire::ipv6::{is_link_local, is_multicast};
 use carrack_wire::ndp::RouterAdvertisement;
+
+/// Longest link header: Ethernet with two tags.
+const LINK_BYTES_MAX: usize = 22;
 
 /// Everything the host works by.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,11 +21,18 @@ pub struct HostConfig {
     pub arp: ArpTimers,
     /// Most neighbours known at once, all interfaces together.
     pub neighbours_max: u32,
+    /// ICMP errors that the host sends.
+    pub icmp_errors: Policer,
 }
 
 impl Default for HostConfig {
     fn default() -> Self {
-        Self { interfaces: Vec::new(), arp: ArpTimers::default(), neighbours_max: 16_384 }
+        Self {
+            interfaces: Vec::new(),
+            arp: ArpTimers::default(),
+            neighbours_max: 16_384,
+            icmp_errors: Policers::default().icmp_errors,
+        }
     }
 }
 
@@ -38,6 +49,10 @@ pub struct HostInterface {
     pub mac: MacAddr,
     /// Tags that frames of this interface carry.
     pub vlan: Vlan,
+    /// Largest IP packet, bytes.
+    pub mtu: u16,
+    /// Which senders behind it are told why their packets came to nothing.
+    pub icmp_errors: IcmpErrors,
     /// Own addresses (host byte order) with their subnets.
     pub addresses: Vec<(u32, Prefix4)>,
     /// IPv6; `None` speaks none.
@@ -50,6 +65,11 @@ pub struct HostInterface {
 }
 
 impl HostInterface {
+    /// Longest IP packet that the host sends: what the link takes, and what goes to a worker with its link header.
+    pub(crate) fn longest(&self) -> usize {
+        usize::from(self.mtu).min(SLOT_BYTES - LINK_BYTES_MAX)
+    }
+
     /// Is `ip` one of this interface's own addresses?
     pub(crate) fn owns(&self, ip: u32) -> bool {
         self.addresses.iter().any(|(own, _)| *own == ip)

@@ -6,7 +6,7 @@ use carrack_wire::ipv4::{FLAG_DF, Ipv4Header, Ipv4View, protocol};
 use carrack_wire::ipv6::{Ipv6Header, Ipv6View, next_header};
 
 /// Time to live of what the router sends: never taken from the request (RFC 1812 §4.3.2.2).
-const TTL: u8 = 64;
+pub(crate) const TTL: u8 = 64;
 const ECHO_REQUEST: u8 = 8;
 const ECHO_REPLY: u8 = 0;
 
@@ -20,8 +20,8 @@ pub(crate) enum NoReply {
 }
 
 /// The IPv4 packet that answers the echo request `request`: addresses swapped, data returned whole. Options are not
-/// returned.
-pub(crate) fn reply(request: &Ipv4View<'_>) -> Result<Vec<u8>, NoReply> {
+/// returned. With an `identification` it may be cut on its way, else it may not.
+pub(crate) fn reply(request: &Ipv4View<'_>, identification: Option<u16>) -> Result<Vec<u8>, NoReply> {
     if request.protocol() != protocol::ICMP || request.is_fragment() {
         return Err(NoReply::NotEcho);
     }
@@ -41,8 +41,8 @@ pub(crate) fn reply(request: &Ipv4View<'_>) -> Result<Vec<u8>, NoReply> {
         tos: request.tos() & 0xfc,
         payload_len: message.len() as u16,
         // An atomic datagram needs no identification (RFC 6864 §4.1).
-        identification: 0,
-        flags_and_offset: FLAG_DF,
+        identification: identification.unwrap_or(0),
+        flags_and_offset: if identification.is_some() { 0 } else { FLAG_DF },
         ttl: TTL,
         protocol: protocol::ICMP,
         src: request.dst(),

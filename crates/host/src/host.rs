@@ -7,11 +7,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use carrack_base::{IfIndex, Now, Range4};
+use carrack_pipeline::policer::Bucket;
+use carrack_pipeline::snapshot::Policer;
 use carrack_wire::arp::{ArpPacket, Operation};
 use carrack_wire::ethernet::ethertype;
 use carrack_wire::{Ipv4View, L2, MacAddr, parse_l2};
 
-use crate::advertise::Advertiser;
+use crate::advertise::{Advertiser, drawn};
 use crate::announce::Announcer;
 use crate::config::{HostConfig, HostInterface};
 use crate::echo::{self, NoReply};
@@ -19,6 +21,7 @@ use crate::l2;
 use crate::listener::Listener;
 use crate::neighbours::{Due, Heard, Key, NeighbourRow, Neighbours, Refused, Resolve};
 use crate::own6::{Own6, OwnRow};
+use crate::reassembly::Reassembly;
 
 /// Frames waiting to be sent; more are dropped and counted.
 const TRANSMIT_MAX: usize = 4_096;
@@ -110,6 +113,20 @@ pub struct HostCounters {
     pub neighbours_failed: u64,
     /// Echo requests answered.
     pub echo_answered: u64,
+    /// Pieces of ICMP to the router received.
+    pub fragments_received: u64,
+    /// Of those, pieces of an impossible length.
+    pub fragments_malformed: u64,
+    /// Datagrams put together.
+    pub reassembled: u64,
+    /// Datagrams whose pieces overlapped or contradicted each other.
+    pub reassembly_overlap: u64,
+    /// Datagrams longer than the host puts together.
+    pub reassembly_too_long: u64,
+    /// Incomplete datagrams given up for newer ones.
+    pub reassembly_full: u64,
+    /// Datagrams whose rest did not come in time.
+    pub reassembly_timeout: u64,
     /// ICMP to the router that was malformed.
     pub icmp_malformed: u64,
     /// Well-formed packets for the router that it has no use for.
@@ -132,6 +149,11 @@ pub struct Host {
     pub(crate) own6: Own6,
     pub(crate) advertiser: Advertiser,
     pub(crate) listener: Listener,
+    pub(crate) reassembly: Reassembly,
+    /// ICMP errors of the host: what is allowed, and what of it is left.
+    pub(crate) errors: (Policer, Bucket),
+    /// Numbers drawn so far.
+    drawn: u32,
     defended: BTreeMap<IfIndex, Now>,
     transmit: VecDeque<(IfIndex, Vec<u8>)>,
     pub(crate) events: VecDeque<HostEvent>,
@@ -149,6 +171,9 @@ impl Host {
             own6: Own6::default(),
             advertiser: Advertiser::default(),
             listener: Listener::default(),
+            reassembly: Reassembly::default(),
+            errors: (config.icmp_errors, Bucket::new(config.icmp_errors, now)),
+            drawn: 0,
             defended: BTreeMap::new(),
             transmit: VecDeque::new(),
             events: VecDeque::new(),
@@ -163,6 +188,9 @@ impl Host {
         let old = std::mem::take(&mut self.interfaces);
         self.interfaces = config.interfaces.into_iter().map(|i| (i.id, i)).collect();
         self.neighbours.configure(config.arp, config.neighbours_max as usize);
+        if config.icmp_errors != self.errors.0 {
+            self.errors = (config.icmp_errors, Bucket::new(config.icmp_errors, now));
+        }
         let interfaces = &self.interfaces;
         self.announcer.retain(|id| interfaces.contains_key(&id));
         self.defended.retain(|id, _| interfaces.contains_key(id));
@@ -196,7 +224,7 @@ impl Host {
         let payload = frame.get(usize::from(l2.payload_offset)..).unwrap_or_default();
         match l2.ethertype {
             ethertype::ARP => self.handle_arp(now, interface, payload),
-            ethertype::IPV4 => self.handle_ipv4(interface, &l2, payload),
+            ethertype::IPV4 => self.handle_ipv4(now, interface, &l2, payload),
             ethertype::IPV6 => self.handle_ipv6(now, interface, &l2, payload),
             _ => self.counters.unhandled += 1,
         }
@@ -238,13 +266,14 @@ impl Host {
         for (interface, ip) in self.announcer.step(now) {
             self.announce(interface, ip);
         }
+        self.end_reassembly(now);
         self.handle_timeout6(now);
     }
 
     /// When [`Host::handle_timeout`] wants to be called next; `None` when nothing is under way.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Now> {
-        let ipv4 = [self.neighbours.next_due(), self.announcer.next_due()];
+        let ipv4 = [self.neighbours.next_due(), self.announcer.next_due(), self.reassembly.next_due()];
         let ipv6 = [self.own6.next_due(), self.advertiser.next_due(), self.listener.next_due()];
         ipv4.into_iter().chain(ipv6).flatten().min()
     }
@@ -375,7 +404,7 @@ impl Host {
         self.send(interface, frame);
     }
 
-    fn handle_ipv4(&mut self, interface: IfIndex, l2: &L2, payload: &[u8]) {
+    fn handle_ipv4(&mut self, now: Now, interface: IfIndex, l2: &L2, payload: &[u8]) {
         let Ok(packet) = Ipv4View::parse(payload) else {
             self.counters.icmp_malformed += 1;
             return;
@@ -385,11 +414,23 @@ impl Host {
             self.counters.unhandled += 1;
             return;
         }
-        match echo::reply(&packet) {
+        if !packet.is_fragment() {
+            let is_longer = packet.packet().len() > on.longest();
+            let identification = is_longer.then(|| self.draw(now) as u16);
+            self.answer_echo(interface, l2.src, &packet, identification);
+        } else if let Some(whole) = self.take_piece4(now, interface, l2, &packet)
+            && let Ok(packet) = Ipv4View::parse(&whole.packet)
+        {
+            // As who asked in pieces had to: the answer may be cut on its way. His number serves it as well.
+            self.answer_echo(interface, l2.src, &packet, Some(whole.identification as u16));
+        }
+    }
+
+    fn answer_echo(&mut self, interface: IfIndex, to: MacAddr, request: &Ipv4View<'_>, number: Option<u16>) {
+        match echo::reply(request, number) {
             Ok(reply) => {
-                let frame = l2::frame(l2.src, on.mac, on.vlan, ethertype::IPV4, &reply);
                 self.counters.echo_answered += 1;
-                self.send(interface, frame);
+                self.send4(interface, to, &reply);
             }
             Err(NoReply::Malformed) => self.counters.icmp_malformed += 1,
             Err(NoReply::NotEcho) => self.counters.unhandled += 1,
@@ -397,7 +438,7 @@ impl Host {
     }
 
     /// Is `ip` an address of the router in the routing instance of `on`?
-    fn is_own(&self, on: &HostInterface, ip: u32) -> bool {
+    pub(crate) fn is_own(&self, on: &HostInterface, ip: u32) -> bool {
         self.interfaces.values().any(|other| other.vrf == on.vrf && other.owns(ip))
     }
 
@@ -406,6 +447,12 @@ impl Host {
         let special = ip >> 24 == 0 || ip >> 24 == 127 || ip >= 0xe000_0000;
         let broadcast = on.addresses.iter().any(|(_, subnet)| subnet.broadcast() == Some(ip));
         !special && !broadcast && !self.is_own(on, ip)
+    }
+
+    /// A number that others do not know beforehand.
+    pub(crate) fn draw(&mut self, now: Now) -> u32 {
+        self.drawn = self.drawn.wrapping_add(1);
+        drawn(self.drawn, now)
     }
 
     fn count_refused(&mut self, refused: Refused) {

@@ -1,5 +1,6 @@
 //! The router's own functions, sans-I/O: ARP (answer, proxy, resolve, age, announce, notice conflicts), neighbour
-//! discovery (the same for IPv6, router advertisements, duplicate addresses), multicast listening and ICMP echo of both versions.
+//! discovery (the same for IPv6, router advertisements, duplicate addresses), multicast listening and ICMP
+//! echo of both versions, whose packets may come in pieces.
 //!
 //! [`Host`] is fed what the workers do not forward, and time. It gives back complete frames to send, events that keep
 //! the workers' neighbour tables right, and the time at which it wants to be called again. It has no clock, no socket
@@ -16,6 +17,8 @@ mod listener;
 mod nd;
 mod neighbours;
 mod own6;
+mod pieces;
+mod reassembly;
 
 pub use config::{ArpTimers, HostConfig, HostInterface, RouterAdvertising};
 pub use host::{Host, HostCounters, HostEvent};

@@ -24,6 +24,8 @@ use crate::host::{Host, HostEvent};
 use crate::l2;
 use crate::neighbours::Heard;
 use crate::own6::Use;
+use crate::pieces::Back;
+use crate::reassembly::Whole;
 
 impl Host {
     /// Takes over what is configured of IPv6; `old` are the interfaces as they were.
@@ -111,6 +113,17 @@ impl Host {
     }
 
     pub(crate) fn handle_ipv6(&mut self, now: Now, interface: IfIndex, l2: &L2, payload: &[u8]) {
+        // First: what a later piece begins with may look like anything.
+        let piece =
+            Ipv6View::parse(payload).ok().and_then(|packet| Some((packet, packet.extensions().ok()?)));
+        if let Some((packet, found)) = piece.filter(|(_, found)| found.is_fragment())
+            && let Some(header) = found.fragment
+        {
+            if let Some(whole) = self.take_piece6(now, interface, l2, &packet, &header) {
+                self.handle_whole6(interface, l2, &whole);
+            }
+            return;
+        }
         if self.handle_query(now, interface, payload) {
             return;
         }
@@ -124,8 +137,25 @@ impl Host {
                 self.counters.nd_malformed += 1;
             }
             Class::NeighbourDiscovery => self.handle_nd(now, interface, l2, &packet),
-            Class::Request => self.handle_echo6(interface, l2, &packet),
+            Class::Request => {
+                let back = Back { limit: usize::MAX, identification: self.draw(now) };
+                self.handle_echo6(interface, l2, &packet, back);
+            }
             _ => self.counters.unhandled += 1,
+        }
+    }
+
+    /// A packet that came in pieces: only echo may (RFC 6980 §5).
+    fn handle_whole6(&mut self, interface: IfIndex, l2: &L2, whole: &Whole) {
+        match icmp_of(&whole.packet) {
+            Some((packet, message)) if message.class() == Class::Request => {
+                self.handle_echo6(interface, l2, &packet, Back::of(whole));
+            }
+            Some((_, message)) if message.class() == Class::NeighbourDiscovery => {
+                self.counters.nd_malformed += 1;
+            }
+            Some(_) => self.counters.unhandled += 1,
+            None => self.counters.icmp_malformed += 1,
         }
     }
 
@@ -344,32 +374,39 @@ impl Host {
         self.send(interface, frame);
     }
 
-    fn handle_echo6(&mut self, interface: IfIndex, l2: &L2, packet: &Ipv6View<'_>) {
+    fn handle_echo6(&mut self, interface: IfIndex, l2: &L2, packet: &Ipv6View<'_>, back: Back) {
         let Some(on) = self.interfaces.get(&interface) else { return };
-        let (src, dst) = (packet.src(), packet.dst());
-        // RFC 4443 §4.2: an answer to a group's question comes from one address.
-        let own = match &on.ipv6 {
-            Some(v6) if is_multicast(dst) => v6.link_local,
-            _ => dst,
-        };
-        let is_fair = is_answerable(src) && !self.is_own6(on, src) && l2.src.is_station();
-        if !is_fair || !self.is_own6(on, own) {
+        let own = self.own_for(on, packet.dst());
+        if !self.may_answer6(on, l2, packet.src(), own) {
             self.counters.unhandled += 1;
             return;
         }
         match echo::reply6(packet, message_of(packet), own) {
             Ok(reply) => {
-                let frame = l2::frame(l2.src, on.mac, on.vlan, ethertype::IPV6, &reply);
                 self.counters.echo_answered += 1;
-                self.send(interface, frame);
+                self.send6(interface, l2.src, &reply, back.limit, back.identification);
             }
             Err(NoReply::Malformed) => self.counters.icmp_malformed += 1,
             Err(NoReply::NotEcho) => self.counters.unhandled += 1,
         }
     }
 
+    /// The address that what is sent to `dst` is answered from. RFC 4443 §4.2: to a group's question, from one address.
+    pub(crate) fn own_for(&self, on: &HostInterface, dst: u128) -> u128 {
+        match &on.ipv6 {
+            Some(v6) if is_multicast(dst) => v6.link_local,
+            _ => dst,
+        }
+    }
+
+    /// Is `src` one other station's address, and `own` one of ours?
+    pub(crate) fn may_answer6(&self, on: &HostInterface, l2: &L2, src: u128, own: u128) -> bool {
+        let is_fair = is_answerable(src) && !self.is_own6(on, src) && l2.src.is_station();
+        is_fair && self.is_own6(on, own)
+    }
+
     /// Is `ip` an address of the router that may be used: this link's own, or one of the routing instance?
-    fn is_own6(&self, on: &HostInterface, ip: u128) -> bool {
+    pub(crate) fn is_own6(&self, on: &HostInterface, ip: u128) -> bool {
         let is_used = |other: &HostInterface| other.owns6(ip) && self.own6.is_preferred(other.id, ip);
         if is_link_local(ip) {
             return is_used(on);

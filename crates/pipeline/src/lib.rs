@@ -26,7 +26,7 @@ mod parse;
 mod parse6;
 mod pieces;
 pub mod plan;
-mod policer;
+pub mod policer;
 mod reload;
 mod siit;
 pub mod snapshot;

@@ -44,7 +44,8 @@ impl Worker {
             };
         }
         let (bucket, policed) = match meta.flow.proto {
-            Proto::Icmp if meta.flow.bits == kind::ECHO_REQUEST => {
+            // RFC 1122 §3.3.2: the host puts fragments together. What is behind the first does not say of which kind it is.
+            Proto::Icmp if meta.flow.bits == kind::ECHO_REQUEST || meta.flow.kind == Kind::LaterFragment => {
                 (&mut self.buckets.icmp, Reason::PuntPolicedIcmp)
             }
             Proto::Icmp => (&mut self.buckets.other, Reason::PuntPolicedOther),
@@ -96,8 +97,10 @@ impl Worker {
         if reason.info().icmp == IcmpReply::Silent {
             return;
         }
-        // RFC 1812 §4.3.2.7, RFC 4443 §2.4 (e.4): nothing about link-layer broadcasts.
-        let to_group = meta.flow.l3 >= 14 && frame.bytes().first().is_some_and(|first| first & 1 != 0);
+        // RFC 1812 §4.3.2.7, RFC 4443 §2.4 (e.4): nothing about link-layer broadcasts, but what options ask for.
+        let to_group = reason != Reason::Ipv6OptionRefused
+            && meta.flow.l3 >= 14
+            && frame.bytes().first().is_some_and(|first| first & 1 != 0);
         if !to_group {
             let packet = frame.bytes().get(usize::from(meta.flow.l3)..).unwrap_or(&[]);
             self.answer_packet(packet, meta, reason, now, pool);

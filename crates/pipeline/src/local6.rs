@@ -7,7 +7,7 @@ use carrack_nat::{Flow, Kind};
 use carrack_wire::icmpv6::{
     Class, ERROR_LEN_MAX, ErrorMessage, class_of, kind, may_cause_error, parameter, unreachable, write_error,
 };
-use carrack_wire::ipv6::{HEADER_LEN, Ipv6View, is_link_local, next_header};
+use carrack_wire::ipv6::{Action, HEADER_LEN, Ipv6View, is_link_local, is_multicast, next_header};
 use carrack_wire::ndp::{NdpError, NdpMessage};
 
 use crate::burst::{Meta, Resume};
@@ -22,18 +22,23 @@ const OWN_HOP_LIMIT: u8 = 64;
 impl Worker {
     /// A packet to one of the router's IPv6 addresses, or to a group that it is in.
     #[cold]
-    pub(crate) fn local6(&mut self, frame: Frame, meta: &Meta, now: Now) -> Result<(), Refused> {
+    pub(crate) fn local6(&mut self, frame: Frame, meta: &mut Meta, now: Now) -> Result<(), Refused> {
         if meta.own {
             // An error about a packet that the router's own address sent: nobody to tell.
             self.accounts.consumed += 1;
             self.dead.push(frame);
             return Ok(());
         }
-        let class = (meta.flow.proto == Proto::Icmp && meta.flow.kind != Kind::LaterFragment)
-            .then(|| class_of(meta.flow.bits));
+        let is_icmp = meta.flow.proto == Proto::Icmp;
+        let is_later = meta.flow.kind == Kind::LaterFragment;
+        let class = (is_icmp && !is_later).then(|| class_of(meta.flow.bits));
         // Who has our address is found out by neighbour discovery; any other packet from it is a lie.
         if class != Some(Class::NeighbourDiscovery) && self.is_own6(meta) {
             return Err((frame, Reason::Ipv6SourceInvalid));
+        }
+        if let Some((reason, pointer)) = unknown_header(&frame, meta) {
+            meta.mtu = pointer;
+            return Err((frame, reason));
         }
         if self.is_port_control(meta) {
             let may = self.buckets.take_port_control(meta.flow.src6 >> 64, now);
@@ -52,6 +57,8 @@ impl Worker {
             }
             Some(Class::Request) => (&mut self.buckets.icmp, Reason::PuntPolicedIcmp),
             Some(_) => (&mut self.buckets.other, Reason::PuntPolicedOther),
+            // RFC 8200 §4.5: the host puts fragments together. What is behind the first does not say of which kind it is.
+            None if is_icmp => (&mut self.buckets.icmp, Reason::PuntPolicedIcmp),
             None => return Err((frame, Reason::LocalNoService)),
         };
         if !bucket.take(now) {
@@ -140,6 +147,26 @@ impl Worker {
     }
 }
 
+/// RFC 8200 §4.2, §4.4: the first extension header of a packet to the router itself that it does not know and may not skip,
+/// and which octet of it is at fault.
+fn unknown_header(frame: &Frame, meta: &Meta) -> Option<(Reason, u16)> {
+    let packet = Ipv6View::parse(frame.bytes().get(usize::from(meta.flow.l3)..)?).ok()?;
+    let found = packet.extensions().ok()?;
+    let options = [found.hop_by_hop, found.destination].into_iter().flatten().map(|option| {
+        let is_told = match option.action {
+            Action::DropAndReport => true,
+            Action::DropAndReportUnicast => !is_multicast(packet.dst()),
+            Action::Skip | Action::Drop => false,
+        };
+        let reason = if is_told { Reason::Ipv6OptionRefused } else { Reason::Ipv6OptionDiscard };
+        (reason, option.pointer)
+    });
+    let routing = found.routing.filter(|routing| routing.segments_left != 0);
+    let routing = routing.map(|routing| (Reason::Ipv6RoutingHeader, routing.kind_at()));
+    // They are looked at in their order.
+    options.chain(routing).min_by_key(|(_, pointer)| *pointer)
+}
+
 /// Is it a message of neighbour discovery that may be listened to (RFC 4861 §6.1, §7.1)? Redirects and advertisements
 /// of other routers are, though the router has no use for them.
 fn is_discovery(frame: &Frame, meta: &Meta) -> bool {
@@ -204,7 +231,9 @@ fn message_for(meta: &Meta, reason: Reason) -> Option<ErrorMessage> {
         // RFC 4443 §3.2.
         IcmpReply::FragmentationNeeded => Some(ErrorMessage::PacketTooBig { mtu: meta.mtu.into() }),
         IcmpReply::ParameterProblem => {
-            let (code, pointer) = (parameter::ERRONEOUS_FIELD, u32::from(meta.mtu));
+            let is_option = reason == Reason::Ipv6OptionRefused;
+            let code = if is_option { parameter::UNRECOGNISED_OPTION } else { parameter::ERRONEOUS_FIELD };
+            let pointer = u32::from(meta.mtu);
             Some(ErrorMessage::ParameterProblem { code, pointer })
         }
         IcmpReply::BeyondScope => unreachable(unreachable::BEYOND_SCOPE),

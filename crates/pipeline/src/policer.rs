@@ -5,8 +5,18 @@ use carrack_base::Now;
 use crate::snapshot::{Policer, Policers};
 
 /// One bucket.
+///
+/// ```
+/// use carrack_base::Now;
+/// use carrack_pipeline::policer::Bucket;
+/// use carrack_pipeline::snapshot::Policer;
+///
+/// let mut bucket = Bucket::new(Policer { rate_pps: 1, burst: 1 }, Now::from_s(0));
+/// assert!(bucket.take(Now::from_s(0)) && !bucket.take(Now::from_s(0)));
+/// assert!(bucket.take(Now::from_s(1)));
+/// ```
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Bucket {
+pub struct Bucket {
     rate_pps: u32,
     burst: u32,
     /// Tokens in 1/1 000 packets.
@@ -15,13 +25,15 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    pub(crate) fn new(policer: Policer, now: Now) -> Self {
+    /// A full one.
+    #[must_use]
+    pub fn new(policer: Policer, now: Now) -> Self {
         let Policer { rate_pps, burst } = policer;
         Self { rate_pps, burst, milli: u64::from(burst) * 1_000, at_us: now.ns / 1_000 }
     }
 
     /// Takes a token; false when there is none.
-    pub(crate) fn take(&mut self, now: Now) -> bool {
+    pub fn take(&mut self, now: Now) -> bool {
         let now_us = now.ns / 1_000;
         let fresh = now_us.saturating_sub(self.at_us).saturating_mul(u64::from(self.rate_pps)) / 1_000;
         if fresh > 0 {

@@ -197,6 +197,51 @@ fn a_routing_header_of_type_0_is_refused_and_told_of() {
     }
 }
 
+/// RFC 8200 §4.2, §4.4: what an unknown option or routing header asks for is done, in the order of the headers; whatever is
+/// behind them.
+#[test]
+fn extension_headers_that_the_router_does_not_know_are_refused_as_they_ask_for() {
+    let mut world = world6();
+    let own = "2001:db8:1::1";
+    let to = |dst: &str| packet6(IN, A, dst);
+    let (skip, silent, told, told_unicast) =
+        (&[0x1e, 0, 0, 0], &[0x5e, 0, 0, 0], &[0x9e, 0, 0, 0], &[0xde, 0, 0, 0]);
+    for known in [to(own).destination_options(skip), to(own).extension(43, &[253, 0, 0, 0, 0, 0])] {
+        let frame = known.echo_request(1, 1).build();
+        world.send(IN, &frame);
+        assert_eq!(world.punts.pop(), Some((IfIndex(IF_IN), frame)));
+    }
+    let (silently, option) = (Reason::Ipv6OptionDiscard, Reason::Ipv6OptionRefused);
+    let cases = [
+        (to(own).destination_options(silent), silently, None),
+        (to(own).hop_by_hop(silent), silently, None),
+        (to(own).destination_options(told), option, Some((4, 2, 42))),
+        (to(own).hop_by_hop(skip).destination_options(told_unicast), option, Some((4, 2, 50))),
+        (to(own).hop_by_hop(told).destination_options(silent), option, Some((4, 2, 42))),
+        (to(LINK_LOCAL).destination_options(told), option, Some((4, 2, 42))),
+        (to("ff02::1").destination_options(told), option, Some((4, 2, 42))),
+        (to("ff02::1").destination_options(told_unicast), silently, None),
+        (to(own).extension(43, &[253, 1, 0, 0, 0, 0]), Reason::Ipv6RoutingHeader, Some((4, 0, 42))),
+        (
+            to(own).extension(43, &[4, 2, 0, 0, 0, 0]).destination_options(silent),
+            Reason::Ipv6RoutingHeader,
+            Some((4, 0, 42)),
+        ),
+    ];
+    for (at, (packet, reason, error)) in cases.into_iter().enumerate() {
+        let mut frame = packet.echo_request(1, 1).build();
+        if frame[14 + 24] == 0xff {
+            frame[..6].copy_from_slice(&ndp::multicast_mac(ndp::ALL_NODES).0);
+        }
+        let sent = world.send_dropped(IN, &frame, reason);
+        let told = sent.first().map(|sent| sent.error6()).map(|(kind, code, at, _)| (kind, code, at));
+        assert_eq!(told, error, "case {at}");
+        assert_eq!(world.punts.len(), 0);
+    }
+    // In transit they are the destination's business.
+    world.pass(IN, &to(FAR).destination_options(told).udp(1, 2).build());
+}
+
 /// RFC 5095 §3: a routing header at its end is ignored.
 #[test]
 fn a_routing_header_at_its_end_passes() {
@@ -284,6 +329,26 @@ fn floods_to_the_router_meet_their_policers() {
     world.dropped(IN, &packet6(IN, A, own).echo_reply(1, 1).build(), Reason::PuntPolicedOther);
     // Nobody else has our address.
     world.dropped(IN, &packet6(IN, own, own).echo_request(1, 1).build(), Reason::Ipv6SourceInvalid);
+}
+
+/// RFC 8200 §4.5: pieces of ICMPv6 go up under the policer of echo requests; those of others, and of discovery, do not.
+#[test]
+fn pieces_of_icmpv6_to_the_router_go_up_under_the_policer_of_pings() {
+    let mut world = world6_with(|s| s.policers.icmp = Policer { rate_pps: 0, burst: 4 });
+    let own = "2001:db8:1::1";
+    let piece = |dst: &str, kind: u8, proto, offset| {
+        let data = [vec![kind, 0, 0, 0, 0, 7, 0, 1], vec![0; 24]].concat();
+        packet6(IN, A, dst).fragment6(offset, offset == 0, 9).protocol(proto).payload(&data).build()
+    };
+    for frame in [(own, 0), (own, 32), (LINK_LOCAL, 32), (LINK_LOCAL, 0)]
+        .map(|(dst, offset)| piece(dst, 128, 58, offset))
+    {
+        assert!(world.send(IN, &frame).is_empty());
+        assert_eq!(world.punts.pop(), Some((IfIndex(IF_IN), frame)));
+    }
+    world.dropped(IN, &piece(own, 128, 58, 32), Reason::PuntPolicedIcmp);
+    world.dropped(IN, &piece(own, 135, 58, 0), Reason::NdMalformed);
+    world.send_dropped(IN, &piece(own, 128, 17, 32), Reason::LocalNoService);
 }
 
 /// RFC 4861 §7.2.2: packets wait while their neighbour is asked for, and follow when it answers.

@@ -4,7 +4,7 @@ mod common;
 
 use carrack_base::{IfIndex, Reason};
 use carrack_pipeline::mailbox::PacketSlot;
-use carrack_pipeline::snapshot::Policer;
+use carrack_pipeline::snapshot::{Policer, Side};
 use carrack_wire::tcp::flag;
 use common::*;
 
@@ -48,6 +48,44 @@ fn other_icmp_to_the_router_has_a_policer_of_its_own() {
     world.burst(IN, &[reply.clone(), reply]);
     assert_eq!(world.punts.len(), 1);
     assert_eq!(world.new_drops(), [(Reason::PuntPolicedOther, 1)]);
+}
+
+/// RFC 1122 §3.3.2: pieces of ICMP go up, in any order, under the policer of echo requests; those of others stay out.
+#[test]
+fn pieces_of_icmp_to_the_router_go_up_under_the_policer_of_pings() {
+    let piece = |port, src, dst, proto, offset| {
+        let head = if proto == 1 { vec![8, 0, 0, 0, 0, 7, 0, 1] } else { vec![0, 7, 0, 53, 0, 32, 0, 0] };
+        let data = [head, vec![0; 24]].concat();
+        let piece = packet(port, src, dst).identification(9).fragment(offset, offset == 0);
+        piece.protocol(proto).payload(&data).build()
+    };
+    for (is_gathered, port, src, to) in [
+        (true, IN, "10.0.0.5", "10.0.0.1"),
+        (true, OUT, "198.51.100.7", "198.51.100.1"),
+        (false, OUT, "198.51.100.7", "198.51.100.1"),
+    ] {
+        for order in [[0, 32], [32, 0]] {
+            let mut world = world_with(|s| {
+                s.policers.icmp = Policer { rate_pps: 0, burst: 2 };
+                if !is_gathered {
+                    // On neither side of a NAT, so that nobody tells later pieces of their first one.
+                    on(s, IF_OUT, |i| i.side = Side::Plain);
+                }
+            });
+            let pieces = order.map(|offset| piece(port, src, to, 1, offset));
+            for frame in &pieces {
+                assert!(world.send(port, frame).is_empty());
+            }
+            let mut up: Vec<_> = std::iter::from_fn(|| world.punts.pop()).map(|(_, frame)| frame).collect();
+            up.sort_by_key(|frame| pieces.iter().position(|piece| piece == frame));
+            assert_eq!(up, pieces);
+            assert_eq!((world.new_drops(), world.held()), (vec![], 0));
+            world.send_dropped(port, &piece(port, src, to, 1, 0), Reason::PuntPolicedIcmp);
+        }
+    }
+    let mut world = world();
+    assert!(world.send(IN, &piece(IN, "10.0.0.5", "10.0.0.1", 17, 32)).is_empty());
+    assert_eq!(world.punts.len(), 0);
 }
 
 /// RFC 1122 §3.2.2.1: 3/3 by the router for ports where nobody listens.

@@ -67,6 +67,24 @@ fn hosts_ping_trace_and_talk_tcp_over_ipv6_and_show_up_as_neighbours() {
     assert_conservation(&lab);
 }
 
+/// RFC 1122 §3.3.2, RFC 8200 §4.5 and §5: requests longer than a link takes come in pieces, and go back so.
+#[test]
+fn the_router_answers_pings_longer_than_its_links_take() {
+    let Some(lab) = dual("long-ping", "") else { return };
+    until_pings(&lab, Ns::Sub1, INSIDE);
+    until_pings(&lab, Ns::Isp, OUTSIDE);
+    for (ns, four, six) in [(Ns::Sub1, plan::INSIDE_GATEWAY, INSIDE), (Ns::Isp, plan::OUTSIDE, OUTSIDE)] {
+        for size in [1_473, 2_000, 4_096] {
+            for (version, target) in [(4, four), (6, six)] {
+                let ping = format!("ping -{version} -n -c 2 -i 0.2 -W 2 -s {size} {target}");
+                let told = must(&lab, ns, &ping);
+                assert!(told.contains(" 0% packet loss"), "{ping}: {told}");
+            }
+        }
+    }
+    assert_conservation(&lab);
+}
+
 /// RFC 8201: the router tells what the next link takes, and the sender keeps to it; fragments of its own pass.
 #[test]
 fn a_packet_too_big_for_the_next_link_is_told_to_its_sender() {

@@ -183,6 +183,7 @@ impl Build<'_> {
                 .collect(),
             arp: self.config.arp,
             neighbours_max: self.config.memory.neighbours,
+            icmp_errors: self.config.policers.icmp_errors,
         }
     }
 }
@@ -262,6 +263,8 @@ fn host_interface(interface: &Interface, instances: &[Instance]) -> HostInterfac
         vrf: interface.vrf,
         mac: interface.mac,
         vlan: interface.vlan,
+        mtu: interface.mtu,
+        icmp_errors: interface.icmp_errors,
         addresses: interface.addresses.clone(),
         ipv6: interface.ipv6.clone(),
         advertising: None,

@@ -1,8 +1,7 @@
 use super::*;
-use crate::config::ArpTimers;
 use crate::neighbours::{NeighbourState, PENDING_MAX};
 use carrack_base::{Prefix4, VrfId};
-use carrack_pipeline::snapshot::Vlan;
+use carrack_pipeline::snapshot::{IcmpErrors, Vlan};
 use carrack_wire::arp::Operation::{Reply, Request};
 use carrack_wire::checksum;
 use carrack_wire::ipv4::Ipv4Header;
@@ -27,6 +26,8 @@ fn interface() -> HostInterface {
         vrf: VrfId(0),
         mac: OWN_MAC,
         vlan: Vlan::None,
+        mtu: 1_500,
+        icmp_errors: IcmpErrors::All,
         addresses: vec![(OWN, Prefix4::of(OWN, 24))],
         ipv6: None,
         advertising: None,
@@ -35,7 +36,7 @@ fn interface() -> HostInterface {
 }
 
 fn config() -> HostConfig {
-    HostConfig { interfaces: vec![interface()], arp: ArpTimers::default(), neighbours_max: 2_000 }
+    HostConfig { interfaces: vec![interface()], neighbours_max: 2_000, ..HostConfig::default() }
 }
 
 /// A host whose announcements are over and thrown away, at second 10.

@@ -1,7 +1,7 @@
 use std::net::IpAddr;
 
 use carrack_base::{Prefix6, VrfId};
-use carrack_pipeline::snapshot::Vlan;
+use carrack_pipeline::snapshot::{IcmpErrors, Vlan};
 use carrack_wire::ndp::{ALL_ROUTERS, PrefixInformation};
 use carrack_wire::{PacketBuilder, parse_l2};
 
@@ -26,6 +26,8 @@ fn interface() -> HostInterface {
         vrf: VrfId(0),
         mac: OWN_MAC,
         vlan: Vlan::None,
+        mtu: 1_500,
+        icmp_errors: IcmpErrors::All,
         addresses: vec![],
         ipv6: Some(Ipv6Interface { link_local: LINK_LOCAL, addresses: vec![(OWN, Prefix6::of(NET, 64))] }),
         advertising: None,

@@ -7,13 +7,13 @@ use carrack_base::WorkerId;
 use carrack_base::counters::Accounts;
 use carrack_base::{IfIndex, InstanceId, PortId, Prefix4, Proto, Reason, VrfId};
 use carrack_frame::MemPool;
-use carrack_host::{ArpTimers, HostInterface};
+use carrack_host::HostInterface;
 use carrack_io::{MemPeer, MemPort};
 use carrack_nat::policy::{Capacity, NatPolicy};
 use carrack_nat::row::{Endpoint, Filter, NatEvent, SessionKey, SessionRow, TcpState};
 use carrack_nat::{Change, WorkerGroup};
 use carrack_pipeline::mailbox::{Command, Dump, Event, PacketSlot, Row};
-use carrack_pipeline::snapshot::{Policers, Port, Snapshot, Vlan};
+use carrack_pipeline::snapshot::{IcmpErrors, Policers, Port, Snapshot, Vlan};
 use carrack_tables::PagePreference;
 use carrack_wire::MacAddr;
 use carrack_wire::arp::{ArpPacket, Operation};
@@ -249,12 +249,14 @@ fn host() -> HostConfig {
         vrf: VrfId(0),
         mac: MAC,
         vlan: Vlan::None,
+        mtu: 1_500,
+        icmp_errors: IcmpErrors::All,
         addresses: vec![(OWN, Prefix4::of(OWN, 24))],
         ipv6: None,
         advertising: None,
         proxy: Vec::new(),
     };
-    HostConfig { interfaces: vec![lan], arp: ArpTimers::default(), neighbours_max: 100 }
+    HostConfig { interfaces: vec![lan], neighbours_max: 100, ..HostConfig::default() }
 }
 
 struct Rig {

@@ -126,6 +126,11 @@ pub struct Routing {
 }
 
 impl Routing {
+    /// Where the octet of its type is, for the pointer of a parameter problem (RFC 8200 §4.4).
+    pub const fn kind_at(&self) -> u16 {
+        self.at + 2
+    }
+
     /// Where the "segments left" octet is, for the pointer of a parameter problem (RFC 7915 §5.1).
     pub const fn segments_left_at(&self) -> u16 {
         self.at + 3
