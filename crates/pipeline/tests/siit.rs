@@ -261,7 +261,7 @@ fn packet_that_would_go_round_is_dropped() {
             vrf: VrfId(0),
             ipv4: vec![prefix("198.18.6.0/24")],
             eam_hosts: EamHosts::Ipv6,
-            translator: translator(),
+            translator: Siit { hosts: vec![prefix("198.18.6.0/24").range()], ..translator() },
         };
         let (v4, v6) = instance.routes(0);
         s.siit.push(instance);
