@@ -15,6 +15,7 @@ use carrack_wire::Ipv6View;
 use carrack_wire::checksum::{pseudo_v4, pseudo_v6};
 use carrack_wire::ipv4::Ipv4View;
 
+use crate::crew::tell_of_processors;
 use crate::generator::{
     Chooser, Order, PORTS, REMOTES, SESSIONS_PER_SUBSCRIBER, SUBSCRIBER_FIRST, Session, Translation, Writer,
     session,
@@ -483,6 +484,7 @@ pub fn forward(spec: &ForwardSpec) -> Result<ForwardReport, BenchError> {
     let gateways = if spec.gateways { Protocol::ALL.to_vec() } else { Vec::new() };
     let plan = world::plan(spec.translation, subscribers * u32::from(spec.workers), spec.workers, gateways);
     let tables = world::sizes_for(spec.translation, per_worker).nat;
+    tell_of_processors(spec.workers);
     memory::check_workers(spec.workers, plan.snapshot.nat.instances.first(), tables, spec.sessions)?;
     let group = WorkerGroup::new(spec.workers, SEED);
     let shares = shares(spec, &plan, &group, subscribers);

@@ -41,3 +41,4 @@ mod traceback;
 mod world;
 
 pub use cli::{BenchArgs, run};
+pub use progress::Patience;

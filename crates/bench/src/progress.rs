@@ -55,14 +55,17 @@ impl Progress {
     }
 }
 
-/// While it lives, a step of which nobody can say how far it is says how long it takes, after two seconds.
+/// A word to a person who waits: while it lives, what takes longer than two seconds is told on standard error, with the time it
+/// took so far.
+#[derive(Debug)]
 pub struct Patience {
     done: Option<Sender<()>>,
     teller: Option<JoinHandle<()>>,
 }
 
 impl Patience {
-    /// `what` is being done. Before a thread is pinned: the one that tells must not be in its way.
+    /// `what` is being done: "reading x.toml". Before a thread is pinned: the one that tells must not be in its way.
+    #[must_use]
     pub fn with(what: String) -> Self {
         let (done, waits) = channel();
         let teller = std::thread::spawn(move || {

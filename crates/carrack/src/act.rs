@@ -12,8 +12,8 @@ use carrack_base::Prefix;
 use crate::cli::{CaptureArgs, TraceArgs};
 use crate::fail::{Fail, Outcome};
 use crate::human::{number, plural, time_of_day};
-use crate::patience::Patience;
 use crate::table::{Table, left};
+use carrack_bench::Patience;
 
 pub fn clear_sessions(client: &Client, filter: RowFilter, all: bool, json: bool) -> Outcome {
     let query = filter.delete(all);

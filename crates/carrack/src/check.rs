@@ -10,8 +10,8 @@ use serde::Serialize;
 use crate::cli::CheckArgs;
 use crate::fail::{Fail, Outcome};
 use crate::human::{number, plural};
-use crate::patience::Patience;
 use crate::table::{Table, left, right};
+use carrack_bench::Patience;
 
 #[derive(Serialize)]
 struct Report {

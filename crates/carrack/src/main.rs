@@ -9,7 +9,6 @@ mod daemon;
 mod estimate;
 mod fail;
 mod human;
-mod patience;
 mod reference;
 mod show;
 mod table;

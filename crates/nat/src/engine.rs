@@ -38,7 +38,7 @@ const EVENTS_ROOM: usize = 2 * EVENTS_MAX;
 /// Lines swept for expiry in one call at most: bounds the time added to a burst.
 const SWEEP_LINES_MAX: usize = 16_384;
 /// Sessions ended in one call at most: bounds it where many end at once. A quarter more than a burst makes, so that what is owed is
-/// caught up; on the slowest host measured 35 us (ADR 4).
+/// caught up; some 35 us on the slowest host met (ADR 4).
 const ENDS_MAX: usize = 80;
 
 /// What became of a packet.

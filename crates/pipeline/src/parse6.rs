@@ -77,7 +77,7 @@ fn describe(plan: &Plan, line: &Line, frame: &[u8], l3: usize, meta: &mut Meta) 
 /// What can be said of an IPv6 packet before it is routed: reverse path, hop limit.
 pub(crate) fn check_path6(plan: &Plan, frame: &[u8], meta: &Meta) -> Result<(), Reason> {
     let flow = &meta.flow;
-    if plan.line(meta.ingress).is_some_and(|line| line.urpf) && !reverse_path_holds(plan, meta) {
+    if reverse_path_fails(plan, meta) {
         return Err(Reason::UrpfFailed);
     }
     let hop_limit = frame.get(usize::from(flow.l3) + 7).copied().unwrap_or(0);
@@ -91,17 +91,18 @@ pub(crate) fn check_path6(plan: &Plan, frame: &[u8], meta: &Meta) -> Result<(), 
 /// Nobody gets an error because somebody else forged his address. A link-local one is on this link, whoever has it.
 #[cold]
 fn is_forged(plan: &Plan, meta: &Meta) -> bool {
-    plan.line(meta.ingress).is_some_and(|line| line.urpf)
-        && !is_link_local(meta.flow.src6)
-        && !reverse_path_holds(plan, meta)
+    !is_link_local(meta.flow.src6) && reverse_path_fails(plan, meta)
 }
 
-/// RFC 3704 §2.2: the source would be reached by the interface the packet came from.
-fn reverse_path_holds(plan: &Plan, meta: &Meta) -> bool {
-    matches!(
-        plan.route6(meta.vrf, meta.flow.src6),
-        Some(Hop::Neighbour { interface, .. }) if interface == meta.ingress
-    )
+/// RFC 3704 §2.2, where it is asked for: the source would not be reached by the interface the packet came from.
+fn reverse_path_fails(plan: &Plan, meta: &Meta) -> bool {
+    let holds = || {
+        matches!(
+            plan.route6(meta.vrf, meta.flow.src6),
+            Some(Hop::Neighbour { interface, .. }) if interface == meta.ingress
+        )
+    };
+    plan.line(meta.ingress).is_some_and(|line| line.urpf) && !holds()
 }
 
 fn checked(bytes: &[u8]) -> Result<Ipv6View<'_>, Reason> {

@@ -59,8 +59,8 @@ pub(crate) fn prefer(base: NonNull<u8>, bytes: usize, node: u32) {
     let (word, bit) = (node / libc::c_ulong::BITS, node % libc::c_ulong::BITS);
     let Some(word) = nodes.get_mut(word as usize) else { return };
     *word |= 1 << bit;
-    // SAFETY: advice about the caller's own mapping, nothing of it is read or written; the set has the length told, of which
-    // the kernel counts one less. What it answers is not needed: where the memory is, is looked at afterwards.
+    // The kernel counts one less than the length told. What it answers is not needed: where memory is, is looked at afterwards.
+    // SAFETY: advice about the caller's own mapping, nothing of it is read or written; the set has the length told.
     unsafe {
         libc::syscall(
             libc::SYS_mbind,

@@ -163,23 +163,18 @@ impl Siit {
     /// why not. The caller has seen that hosts may send from its source ([`is_illegal_source_v6`]).
     #[inline(always)]
     pub fn ends_to_v4(&self, src: u128, dst: u128) -> Option<(u32, u32)> {
-        let ((to, is_to_mapped), (from, is_mapped)) =
-            (self.mapped_v4_of(dst).ok()?, self.mapped_v4_of(src).ok()?);
-        let is_served = is_mapped || is_to_mapped || self.is_host(from) || self.is_host(to);
-        let may = is_served && !is_illegal_source_v4(to) && !is_illegal_source_v4(from);
-        may.then_some((from, to))
+        let (to, from) = (self.mapped_v4_of(dst).ok()?, self.mapped_v4_of(src).ok()?);
+        let may = self.serves(from, to) && !is_illegal_source_v4(to.0) && !is_illegal_source_v4(from.0);
+        may.then_some((from.0, to.0))
     }
 
-    /// The source of a packet to IPv4, if one of its ends is served here; `to` is what the destination stands for.
+    /// Is one end of a packet to IPv4 served here? Each with whether an explicit mapping says what it stands for.
+    ///
     /// What only embeds an address as its source is somebody else's: a host that writes such packets could speak for all of
     /// IPv4 (RFC 6052 §5.1). They are legitimate where IPv4 hosts are behind this translator, from another one to them.
-    fn served_source(&self, src: u128, dst: u128, to: u32) -> Result<Result<u32, NotEmbedded>, Denied> {
-        let (from, is_mapped) = match self.mapped_v4_of(src) {
-            Ok(found) => found,
-            Err(why) => return Ok(Err(why)),
-        };
-        let is_served = is_mapped || self.is_host(from) || self.is_host(to) || self.eam.to_v4(dst).is_some();
-        if is_served { Ok(Ok(from)) } else { Err(Denied::IllegalSource) }
+    #[inline(always)]
+    fn serves(&self, (from, is_from_mapped): (u32, bool), (to, is_to_mapped): (u32, bool)) -> bool {
+        is_from_mapped || is_to_mapped || self.is_host(from) || self.is_host(to)
     }
 
     /// Has an IPv6 host this IPv4 address, by a prefix and nothing else?
@@ -190,15 +185,15 @@ impl Siit {
         range.is_some_and(|range| range.contains(address)) && self.eam.to_v6(address).is_none()
     }
 
-    /// The destination of a packet to IPv4, if its source is one that a host may have.
+    /// The destination of a packet to IPv4, if its source is one that a host may have, and whether an explicit mapping names it.
     #[inline(always)]
-    fn destination_v4(&self, src: u128, dst: u128) -> Result<u32, Denied> {
+    fn destination_v4(&self, src: u128, dst: u128) -> Result<(u32, bool), Denied> {
         if is_illegal_source_v6(src) {
             return Err(Denied::IllegalSource);
         }
-        let dst = self.v4_of(dst).map_err(denied_destination)?;
+        let to = self.mapped_v4_of(dst).map_err(denied_destination)?;
         // Nor may it be one that no packet in transit has (RFC 1812 §5.3.7).
-        if is_illegal_source_v4(dst) { Err(Denied::UnmappedDestination) } else { Ok(dst) }
+        if is_illegal_source_v4(to.0) { Err(Denied::UnmappedDestination) } else { Ok(to) }
     }
 
     /// Both ends of a packet to IPv6 that is no ICMP error: source and destination there. `None` where [`Siit::to_v6`] says
@@ -233,10 +228,14 @@ impl Siit {
     ) -> Result<(Moved, u32), Denied> {
         let packet = buffer.get(l3..).ok_or(Refused::NoRoom)?;
         let view = Ipv6View::parse_quoted(packet).map_err(|_| Refused::TransportCut)?;
-        let dst = self.destination_v4(view.src(), view.dst())?;
+        let to = self.destination_v4(view.src(), view.dst())?;
+        let from = self.mapped_v4_of(view.src());
+        if from.is_ok_and(|from| !self.serves(from, to)) {
+            return Err(Denied::IllegalSource);
+        }
+        let (src, dst) = (from.map(|(src, _)| src), to.0);
         let (identification, mtu) = (dice.identification, around.mtu4(dst));
         let mut way = V4Way { src: 0, dst, ports: Ports::KEEP, identification, mtu };
-        let src = self.served_source(view.src(), view.dst(), dst)?;
         if found.protocol == protocol::ICMPV6
             && let Some(icmp) = icmp_error_v6(&view, found)
         {
