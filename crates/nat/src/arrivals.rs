@@ -108,10 +108,10 @@ impl Nat {
     }
 
     /// Fetches what the sessions of packets will need, in this turn a step of each of a few: index buckets, mappings and
-    /// subscribers, the addresses of their blocks, the blocks' ports.
+    /// subscribers, their addresses, the ports there.
     #[inline(always)]
     fn prepare_arrivals(&self, expected: &mut [Arrival], turn: usize) {
-        let Self { tables, states, .. } = self;
+        let Self { tables, states, rng, .. } = self;
         if let Some(Arrival { flow, who, endpoint, .. }) = steps::due(expected, turn, 0) {
             tables.prefetch_indexes(flow, *who, *endpoint);
         }
@@ -121,7 +121,7 @@ impl Nat {
         }
         let home = |arrival: &Arrival| {
             let line = tables.subscribers.get(arrival.subscriber)?;
-            Some((&states.get(arrival.instance())?.ports, *line.blocks().last()?))
+            Some((&states.get(arrival.instance())?.ports, line))
         };
         if let Some(arrival) = steps::due(expected, turn, 2) {
             if arrival.flow.is_six() {
@@ -129,14 +129,16 @@ impl Nat {
             }
             if arrival.subscriber == NONE {
                 arrival.subscriber = tables.prefetch_away(&arrival.flow, arrival.who);
-            } else if let Some((ports, block)) = home(arrival) {
-                ports.prefetch_address(block.address, arrival.flow.proto);
+            } else if let Some((ports, subscriber)) = home(arrival) {
+                ports.prefetch_address(subscriber.last_address(), arrival.flow.proto);
             }
         }
+        // Each of those before it that are still to be made will probably draw one.
+        let others = steps::behind(turn, 3);
         if let Some(arrival) = steps::due(expected, turn, 3)
-            && let Some((ports, block)) = home(arrival)
+            && let Some((ports, subscriber)) = home(arrival)
         {
-            ports.prefetch_block(block, arrival.flow.proto);
+            ports.prefetch_next(subscriber, arrival.flow.proto, rng.port_ahead(others));
         }
     }
 

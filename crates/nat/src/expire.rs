@@ -101,7 +101,7 @@ impl Nat {
         {
             self.tables.look_at_last_of_six(end, mapping);
             let (address, port) = (mapping.address, mapping.outside_port);
-            ports_of(mapping).inspect(|ports| ports.prefetch_port(address, mapping.proto(), port));
+            ports_of(mapping).inspect(|ports| ports.prefetch_release(address, mapping.proto(), port));
         }
     }
 

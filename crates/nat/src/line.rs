@@ -451,6 +451,12 @@ impl Subscriber {
         self.blocks.get(..usize::from(self.block_count)).unwrap_or(&[])
     }
 
+    /// Where its next port is asked for first; [`NO_ADDRESS`] when it has had none.
+    #[inline(always)]
+    pub(crate) fn last_address(&self) -> u16 {
+        self.blocks().last().map_or(self.address, |block| block.address)
+    }
+
     /// Nothing holds it any more.
     pub(crate) fn is_unused(&self) -> bool {
         self.sessions == 0 && self.block_count == 0 && self.mapping_count() == 0

@@ -111,6 +111,12 @@ impl Address {
         self.maps.get(space(proto))?.as_ref()
     }
 
+    /// What all but well-known inside ports are given of: no well-known ports where the share has others.
+    fn mostly(&self) -> RangeInclusive<u16> {
+        let last = self.last();
+        if last < WELL_KNOWN_END { self.first..=last } else { self.first.max(WELL_KNOWN_END)..=last }
+    }
+
     fn last(&self) -> u16 {
         // Invariant: a share's ports lie within 16 bits.
         (u32::from(self.first) + self.ports.max(1) - 1) as u16
@@ -462,7 +468,7 @@ impl Ports {
             let home = addresses.get_mut(usize::from(at.address))?;
             let range = home.block_range(at.block, *block_size)?;
             let map = home.maps.get_mut(space(proto))?.as_mut()?;
-            let Some(port) = map.alloc_in(range, rng.next_u16(), None, now_s) else { continue };
+            let Some(port) = map.alloc_in(range, rng.next_port(), None, now_s) else { continue };
             if let Some(block) = home.blocks.get_mut(at.block) {
                 block.used = block.used.saturating_add(1);
             }
@@ -543,13 +549,15 @@ impl Ports {
     /// has such, and never well-known for others.
     fn take_any(&mut self, address: u16, wish: Wish, now_s: u32, rng: &mut Rng) -> Option<Allocated> {
         let line = self.addresses.get(usize::from(address)).filter(|a| a.ports > 0)?;
-        let (first, last) = (line.first, line.last());
-        if first >= WELL_KNOWN_END || last < WELL_KNOWN_END {
-            return self.take(address, first..=last, wish, now_s, rng);
-        }
+        let (first, mostly) = (line.first, line.mostly());
         let well_known = wish.inside_port < WELL_KNOWN_END && wish.proto != Proto::Icmp;
-        let kept = well_known.then(|| self.take(address, first..=WELL_KNOWN_END - 1, wish, now_s, rng));
-        kept.flatten().or_else(|| self.take(address, WELL_KNOWN_END..=last, wish, now_s, rng))
+        if first < *mostly.start()
+            && well_known
+            && let Some(kept) = self.take(address, first..=WELL_KNOWN_END - 1, wish, now_s, rng)
+        {
+            return Some(kept);
+        }
+        self.take(address, mostly, wish, now_s, rng)
     }
 
     pub(crate) fn bind(
@@ -613,23 +621,37 @@ impl Ports {
         self.addresses.get(usize::from(address)).inspect(|home| home.prefetch(proto));
     }
 
-    /// Fetches a port's bit, and its block's line.
+    /// Fetches what the release of a port touches: its bits, and its block's line.
     #[inline]
-    pub(crate) fn prefetch_port(&self, address: u16, proto: Proto, port: u16) {
+    pub(crate) fn prefetch_release(&self, address: u16, proto: Proto, port: u16) {
         if let Some(home) = self.addresses.get(usize::from(address)) {
-            home.map(proto).inspect(|map| map.prefetch(port));
+            home.map(proto).inspect(|map| map.prefetch_release(port));
             if let Some(at) = self.block_at(address, port) {
                 home.blocks.get(at.block).inspect(|block| carrack_tables::prefetch(*block));
             }
         }
     }
 
-    /// Fetches the first port's bit of a block, and the block's line.
-    #[inline]
-    pub(crate) fn prefetch_block(&self, at: BlockRef, proto: Proto) {
+    /// Fetches where the search for a subscriber's next port begins, and its block's line.
+    #[inline(always)]
+    pub(crate) fn prefetch_next(&self, subscriber: &Subscriber, proto: Proto, hint: u16) {
+        if let Some(at) = subscriber.blocks().last() {
+            return self.prefetch_block(*at, proto, hint);
+        }
+        let Some(home) = self.addresses.get(usize::from(subscriber.address)) else { return };
+        let range = match &self.deterministic {
+            Some(function) => function.share(subscriber.who()).map(|share| share.first..=share.last),
+            None => Some(home.mostly()),
+        };
+        range.zip(home.map(proto)).inspect(|(range, map)| map.prefetch_alloc(range, hint));
+    }
+
+    /// Fetches where the search for a port of a block begins, and the block's line.
+    #[inline(always)]
+    fn prefetch_block(&self, at: BlockRef, proto: Proto, hint: u16) {
         if let (Some(home), Some(range)) = (self.addresses.get(usize::from(at.address)), self.block_range(at))
         {
-            home.map(proto).inspect(|map| map.prefetch(*range.start()));
+            home.map(proto).inspect(|map| map.prefetch_alloc(&range, hint));
             home.blocks.get(at.block).inspect(|block| carrack_tables::prefetch(*block));
         }
     }
@@ -658,7 +680,7 @@ impl Ports {
             && let Some(block) = self.map.prefetch_owner(self.worker, draw)
         {
             let at = BlockRef { address, block: home.first_block + block };
-            PORTED.into_iter().for_each(|proto| self.prefetch_block(at, proto));
+            PORTED.into_iter().for_each(|proto| self.prefetch_block(at, proto, 0));
         }
     }
 
@@ -788,7 +810,7 @@ fn take_port(
     if range.start() == range.end() {
         return map.alloc_exact(*range.start(), now_s).then_some(*range.start());
     }
-    let hint = rng.next_u16();
+    let hint = rng.next_port();
     if wish.contiguity
         && wish.inside_port.is_multiple_of(2)
         && let Some(port) = map.alloc_pair_contiguous(range.clone(), true, hint, now_s)

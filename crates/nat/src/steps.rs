@@ -16,6 +16,13 @@ pub(crate) fn due<T>(items: &mut [T], turn: usize, step: usize) -> Option<&mut T
     items.get_mut(turn.checked_sub(step * APART)?)
 }
 
+/// Items before the one of [`due`] whose next step is still to come in this turn or later.
+#[inline(always)]
+pub(crate) const fn behind(turn: usize, step: usize) -> usize {
+    let at = turn.saturating_sub(step * APART);
+    if at < APART { at } else { APART }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -26,9 +33,12 @@ mod tests {
             let mut items: Vec<Vec<usize>> = vec![vec![]; count];
             for turn in 0..turns(count, 3) {
                 for step in 0..3 {
+                    let before = turn.saturating_sub(step * APART).min(count);
+                    let waiting = items[..before].iter().filter(|item| item.len() == step + 1).count();
                     if let Some(item) = due(&mut items, turn, step) {
                         assert_eq!(item.len(), step);
                         item.push(turn);
+                        assert!(step == 2 || behind(turn, step) == waiting);
                     }
                 }
             }

@@ -107,10 +107,27 @@ impl PortMap {
         self.epoch = now_s.checked_div(hold_s).unwrap_or(0);
     }
 
-    /// Fetches what an allocation of this port, or its release, will look at.
-    #[inline]
-    pub fn prefetch(&self, port: u16) {
-        prefetch_read(self.words.as_ptr().wrapping_add(BUSY + usize::from(port) / 64));
+    /// Fetches what [`PortMap::alloc_in`] of this range will look at first.
+    #[inline(always)]
+    pub fn prefetch_alloc(&self, range: &RangeInclusive<u16>, start_hint: u16) {
+        if let Some((start, ..)) = starting_point(range, start_hint) {
+            self.prefetch_word(BUSY + start / 64);
+        }
+    }
+
+    /// Fetches what [`PortMap::free`] of this port will look at.
+    #[inline(always)]
+    pub fn prefetch_release(&self, port: u16) {
+        let word = usize::from(port) / 64;
+        self.prefetch_word(BUSY + word);
+        if self.hold_s > 0 {
+            HELD.iter().for_each(|start| self.prefetch_word(start + word));
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch_word(&self, word: usize) {
+        prefetch_read(self.words.as_ptr().wrapping_add(word));
     }
 
     #[inline(always)]
@@ -146,7 +163,11 @@ impl PortMap {
         let port = if hi / 64 - lo / 64 < SHORT_WORDS {
             self.first_free_near(start, lo, hi, parity)
         } else {
-            self.first_free(start, hi, parity).or_else(|| self.first_free(lo, start, parity))
+            // Mostly where the search begins, and that word was fetched; the summaries were not.
+            let here = hi.min(start | 63);
+            self.first_free_near(start, start, here, parity)
+                .or_else(|| self.first_free(start, hi, parity))
+                .or_else(|| self.first_free(lo, start, parity))
         }?;
         self.mark_used(port);
         Some(port)
