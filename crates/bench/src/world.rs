@@ -328,13 +328,7 @@ fn stateless_plan() -> Arc<Plan> {
         eam: EamTable::new(&[hosts]).unwrap_or_default(),
         ..Siit::default()
     };
-    let siit = SiitInstance {
-        name: "bench".into(),
-        vrf: VrfId(0),
-        ipv4: vec![],
-        eam_hosts: EamHosts::Ipv6,
-        translator,
-    };
+    let siit = SiitInstance { name: "bench".into(), vrf: VrfId(0), eam_hosts: EamHosts::Ipv6, translator };
     let (mut snapshot, (v4, v6)) = (snapshot(vec![], false), siit.routes(0));
     snapshot.routes.retain(|route| route.prefix != hosts.v4);
     snapshot.routes.extend(v4);

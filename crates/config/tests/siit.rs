@@ -1,7 +1,6 @@
 //! `[[siit]]`: what it compiles to, and what it refuses.
 #![forbid(unsafe_code)]
 
-use carrack_base::Range4;
 use carrack_config::{Config, PortFacts, compile};
 use carrack_pipeline::snapshot::NextHop;
 use carrack_xlat::ZeroUdp;
@@ -86,7 +85,7 @@ fn translator_and_its_routes_are_compiled() {
     assert_eq!(siit.v6_of(0xc000_0205), Ok(0x2001_0db8_0046 << 80 | 5));
     assert_eq!(siit.v6_of(0xc633_6401), Ok(0x0064_ff9b_0001 << 80 | 0xc633_6401));
     assert!(siit.reveals_source && !siit.no_hairpinning);
-    assert_eq!(siit.hosts, [Range4 { first: 0xc633_6400, last: 0xc633_64ff }]);
+    assert!(siit.hosts.contains(0xc633_64ff) && !siit.hosts.contains(0xc633_6500));
     let rules = siit.rules;
     assert_eq!((rules.tos, rules.lowest_ipv6_mtu, rules.zero_udp), (Some(32), 1_500, ZeroUdp::Drop));
     let leads = |next_hop: &NextHop| *next_hop == NextHop::Translate(0);

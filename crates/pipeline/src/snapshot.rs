@@ -202,8 +202,6 @@ pub struct SiitInstance {
     pub name: String,
     /// Routing instance of both sides.
     pub vrf: VrfId,
-    /// Blocks of IPv4 addresses that IPv6 hosts have by a prefix; those of explicit mappings come by themselves.
-    pub ipv4: Vec<Prefix4>,
     /// On which side the hosts of explicit mappings are.
     pub eam_hosts: EamHosts,
     /// What it does.
@@ -228,7 +226,7 @@ impl SiitInstance {
         let vrf = self.vrf;
         let of_six = self.eam_hosts == EamHosts::Ipv6;
         let mapped = |wanted| self.translator.eam.entries().iter().filter(move |_| wanted);
-        let v4 = mapped(of_six).map(|entry| entry.v4).chain(self.ipv4.iter().copied());
+        let v4 = mapped(of_six).map(|entry| entry.v4).chain(self.translator.hosts.blocks().iter().copied());
         let prefixes = self.translator.prefixes.iter().filter(|_| of_six).map(|prefix| prefix.prefix());
         let v6 = mapped(!of_six).map(|entry| entry.v6).chain(prefixes);
         (

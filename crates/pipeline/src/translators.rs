@@ -138,13 +138,7 @@ mod tests {
 
     fn named(name: &str) -> SiitInstance {
         let translator = carrack_xlat::Siit::default();
-        SiitInstance {
-            name: name.into(),
-            vrf: carrack_base::VrfId(0),
-            ipv4: vec![],
-            eam_hosts: EamHosts::Ipv6,
-            translator,
-        }
+        SiitInstance { name: name.into(), vrf: carrack_base::VrfId(0), eam_hosts: EamHosts::Ipv6, translator }
     }
 
     #[test]

@@ -270,13 +270,8 @@ fn express_lane_and_general_stages_translate_without_a_session_alike() {
             ] {
                 s.routes6.push(Route { vrf: VrfId(0), prefix: prefix.parse().unwrap(), next_hop });
             }
-            let instance = SiitInstance {
-                name: "siit".into(),
-                vrf: VrfId(0),
-                ipv4: vec![],
-                eam_hosts: EamHosts::Ipv6,
-                translator,
-            };
+            let instance =
+                SiitInstance { name: "siit".into(), vrf: VrfId(0), eam_hosts: EamHosts::Ipv6, translator };
             let (v4, v6) = instance.routes(0);
             s.siit.push(instance);
             s.routes.extend(v4);

@@ -9,7 +9,7 @@ use carrack_wire::icmpv4::Icmpv4View;
 use carrack_wire::ipv6::Ipv6View;
 use carrack_wire::tcp::flag;
 use carrack_xlat::eam::{EamTable, Entry};
-use carrack_xlat::{NatPrefix, Siit};
+use carrack_xlat::{Hosts, NatPrefix, Siit};
 use common::net6::*;
 use common::*;
 
@@ -34,13 +34,7 @@ fn translator() -> Siit {
 }
 
 fn add(snapshot: &mut Snapshot, translator: Siit) {
-    let instance = SiitInstance {
-        name: "siit".into(),
-        vrf: VrfId(0),
-        ipv4: vec![],
-        eam_hosts: EamHosts::Ipv6,
-        translator,
-    };
+    let instance = SiitInstance { name: "siit".into(), vrf: VrfId(0), eam_hosts: EamHosts::Ipv6, translator };
     let (v4, v6) = instance.routes(snapshot.siit.len() as u16);
     snapshot.siit.push(instance);
     snapshot.routes.extend(v4);
@@ -256,17 +250,7 @@ fn well_known_prefix_with_a_private_address_is_dropped() {
 fn packet_that_would_go_round_is_dropped() {
     // IPv4 addresses of IPv6 hosts that no route leads to: the prefix leads them back to the translator.
     let mut world = world6_with(|s| {
-        let instance = SiitInstance {
-            name: "siit".into(),
-            vrf: VrfId(0),
-            ipv4: vec![prefix("198.18.6.0/24")],
-            eam_hosts: EamHosts::Ipv6,
-            translator: Siit { hosts: vec![prefix("198.18.6.0/24").range()], ..translator() },
-        };
-        let (v4, v6) = instance.routes(0);
-        s.siit.push(instance);
-        s.routes.extend(v4);
-        s.routes6.extend(v6);
+        add(s, Siit { hosts: Hosts::new(vec![prefix("198.18.6.0/24")]), ..translator() });
     });
     world.dropped(OUT, &from_server("198.18.6.200").udp(1, 2).build(), Reason::SiitLoop);
 }
@@ -287,9 +271,10 @@ fn ipv4_host_goes_out_by_its_own_ipv6_address_and_gets_its_answer() {
     let mut world = world6_with(|s| {
         let host = |address: &str| format!("{address}/{}", if address.contains(':') { 128 } else { 32 });
         let entry = Entry { v4: host(SERVER).parse().unwrap(), v6: host(HOST6).parse().unwrap() };
-        let translator = Siit { eam: EamTable::new(&[entry]).unwrap(), no_hairpinning: true, ..translator() };
-        let (name, vrf, ipv4) = ("clat".into(), VrfId(0), vec![prefix("9.9.9.0/24")]);
-        let instance = SiitInstance { name, vrf, ipv4, eam_hosts: EamHosts::Ipv4, translator };
+        let (eam, hosts) = (EamTable::new(&[entry]).unwrap(), Hosts::new(vec![prefix("9.9.9.0/24")]));
+        let translator = Siit { eam, hosts, no_hairpinning: true, ..translator() };
+        let (name, vrf) = ("clat".into(), VrfId(0));
+        let instance = SiitInstance { name, vrf, eam_hosts: EamHosts::Ipv4, translator };
         let (v4, v6) = instance.routes(0);
         assert_eq!(v6.len(), 1, "the prefix is left to other routes");
         s.siit.push(instance);

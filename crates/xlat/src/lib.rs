@@ -29,6 +29,7 @@ pub mod eam;
 mod error;
 pub mod exchange;
 pub mod global;
+mod hosts;
 pub mod icmp;
 pub mod prefix;
 mod refused;
@@ -39,6 +40,7 @@ mod transport;
 
 pub use eam::EamTable;
 pub use error::{V4ErrorWay, V6ErrorWay, error_to_v4, error_to_v6};
+pub use hosts::Hosts;
 pub use icmp::Mtus;
 pub use prefix::NatPrefix;
 pub use refused::{Answer, Refused};

@@ -7,7 +7,7 @@ mod tests;
 use crate::global::{is_illegal_source_v4, is_illegal_source_v6};
 use crate::prefix::NotEmbedded;
 use crate::{
-    EamTable, Moved, Mtus, NatPrefix, Ports, Refused, Rules, V4ErrorWay, V4Way, V6ErrorWay, V6Way,
+    EamTable, Hosts, Moved, Mtus, NatPrefix, Ports, Refused, Rules, V4ErrorWay, V4Way, V6ErrorWay, V6Way,
     error_to_v4, error_to_v6, to_v4, to_v6,
 };
 use carrack_base::Range4;
@@ -26,8 +26,8 @@ pub struct Siit {
     pub prefixes: Vec<NatPrefix>,
     /// Explicit address mappings, which go before the prefixes (RFC 7757 §3.3).
     pub eam: EamTable,
-    /// IPv4 addresses that IPv6 hosts have by a prefix, sorted, apart from each other.
-    pub hosts: Vec<Range4>,
+    /// IPv4 addresses that IPv6 hosts have by a prefix; those of explicit mappings come by themselves.
+    pub hosts: Hosts,
     /// Sources of ICMP errors from IPv6 addresses that stand for no IPv4 address (RFC 6791 §3.2); with none, such errors
     /// are dropped, but for the router's own.
     pub icmp_sources: Vec<Range4>,
@@ -180,9 +180,7 @@ impl Siit {
     /// Has an IPv6 host this IPv4 address, by a prefix and nothing else?
     #[inline]
     fn is_host(&self, address: u32) -> bool {
-        let next = self.hosts.partition_point(|range| range.first <= address);
-        let range = next.checked_sub(1).and_then(|at| self.hosts.get(at));
-        range.is_some_and(|range| range.contains(address)) && self.eam.to_v6(address).is_none()
+        self.hosts.contains(address) && self.eam.to_v6(address).is_none()
     }
 
     /// The destination of a packet to IPv4, if its source is one that a host may have, and whether an explicit mapping names it.

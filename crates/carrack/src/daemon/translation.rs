@@ -200,7 +200,7 @@ fn of_siit(snapshot: &Snapshot, siit: &SiitInstance) -> Translator {
         name: siit.name.clone(),
         vrf: vrf(snapshot, siit.vrf),
         prefixes: siit.translator.prefixes.iter().map(|prefix| prefix.prefix().to_string()).collect(),
-        ipv4: siit.ipv4.iter().map(ToString::to_string).collect(),
+        ipv4: siit.translator.hosts.blocks().iter().map(ToString::to_string).collect(),
         mappings: entries
             .map(|entry| AddressMapping { v4: entry.v4.to_string(), v6: entry.v6.to_string() })
             .collect(),

@@ -1,9 +1,8 @@
 //! Stateless translators, and the routes that lead to them.
 
-use carrack_base::Range4;
 use carrack_pipeline::snapshot::{EamHosts, Route, Route6, SiitInstance};
 use carrack_xlat::eam::{EamTable, Entry};
-use carrack_xlat::{NatPrefix, Siit};
+use carrack_xlat::{Hosts, NatPrefix, Siit};
 
 use super::Build;
 use crate::model::SiitConfig;
@@ -18,7 +17,6 @@ impl Build<'_> {
         let build = |siit: &SiitConfig| SiitInstance {
             name: siit.name.value.clone(),
             vrf: self.vrf(&siit.vrf),
-            ipv4: siit.ipv4.iter().map(|block| block.value).collect(),
             eam_hosts: siit.eam_hosts,
             translator: translator(siit),
         };
@@ -38,20 +36,11 @@ fn translator(siit: &SiitConfig) -> Siit {
         // What is wrong with prefixes and mappings is refused by the checks.
         prefixes: siit.prefixes.iter().filter_map(|prefix| NatPrefix::new(prefix.value).ok()).collect(),
         eam: EamTable::new(&entries).unwrap_or_default(),
-        hosts: apart(siit.ipv4.iter().map(|block| block.value.range())),
+        hosts: Hosts::new(siit.ipv4.iter().map(|block| block.value).collect()),
         icmp_sources: siit.icmp_sources.iter().map(|range| range.value).collect(),
         reveals_source: siit.reveals_source,
         // IPv4 hosts reach each other without the translator.
         no_hairpinning: !siit.hairpinning || siit.eam_hosts == EamHosts::Ipv4,
         rules: siit.rules,
     }
-}
-
-/// The same addresses in ranges that are sorted and apart.
-fn apart(blocks: impl Iterator<Item = Range4>) -> Vec<Range4> {
-    let mut all: Vec<Range4> = blocks.collect();
-    all.sort_by_key(|range| range.first);
-    // Prefixes lie within each other or apart.
-    all.dedup_by(|next, before| before.contains(next.last));
-    all
 }

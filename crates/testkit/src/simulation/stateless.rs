@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use carrack_base::{Prefix4, Prefix6, Range4, Reason, VrfId};
+use carrack_base::{Prefix6, Range4, Reason, VrfId};
 use carrack_pipeline::snapshot::{EamHosts, SiitInstance};
 use carrack_wire::icmpv4::Icmpv4View;
 use carrack_wire::icmpv6::Icmpv6View;
@@ -11,7 +11,7 @@ use carrack_wire::ipv4::Ipv4View;
 use carrack_wire::ipv6::Ipv6View;
 use carrack_wire::{PacketBuilder, UdpView};
 use carrack_xlat::eam::{EamTable, Entry};
-use carrack_xlat::{NatPrefix, Siit};
+use carrack_xlat::{Hosts, NatPrefix, Siit};
 
 use super::behaviour::REMOTES;
 use super::packets::headers;
@@ -75,16 +75,15 @@ pub(super) fn instance(known: &Stateless) -> (SiitInstance, Vec<Prefix6>) {
     let translator = Siit {
         prefixes: vec![NatPrefix::new(known.prefix).expect("one that holds IPv4 addresses")],
         eam: EamTable::new(&entries).expect("mappings that do not overlap"),
-        hosts: vec![BY_PREFIX.parse::<Prefix4>().expect("a prefix").range()],
+        hosts: Hosts::new(vec![BY_PREFIX.parse().expect("a prefix")]),
         icmp_sources: vec![known.routers],
         reveals_source: known.routers.first != known.routers.last,
         ..Siit::default()
     };
-    let ipv4 = vec![BY_PREFIX.parse().expect("a prefix")];
     let by_prefix = KNOWN.iter().filter(|ip| **ip >> 8 == (SERVERS + 0x200) >> 8);
     let hosts = by_prefix.map(|ip| Prefix6::of(known.by_prefix(*ip), 128)).collect();
     let (name, vrf, eam_hosts) = ("siit".into(), VrfId(0), EamHosts::Ipv6);
-    (SiitInstance { name, vrf, ipv4, eam_hosts, translator }, hosts)
+    (SiitInstance { name, vrf, eam_hosts, translator }, hosts)
 }
 
 impl Simulation {

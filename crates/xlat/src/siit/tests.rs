@@ -194,9 +194,8 @@ fn each_reason_to_deny_is_named() {
 #[test]
 fn nobody_speaks_for_an_ipv4_host_by_embedding_its_address() {
     // RFC 6052 §5.1
-    let hosts =
-        ["198.51.100.16", "203.0.113.0"].map(|first| Range4 { first: v4(first), last: v4(first) + 15 });
-    let siit = Siit { hosts: hosts.into(), ..translator() };
+    let hosts = ["198.51.100.16/28", "203.0.113.0/28"].map(|block| block.parse().unwrap());
+    let siit = Siit { hosts: Hosts::new(hosts.into()), ..translator() };
     let sent = |src: &str, dst: &str| to_four(&siit, &six(src, dst).udp(1, 2).build()).err();
     let client = "64:ff9b:1::9.9.9.9";
     for (src, expected) in [
