@@ -140,6 +140,15 @@ impl Prefix4 {
     }
 }
 
+impl Prefix6 {
+    /// The address that all routers of a link with this prefix have, but on links between two of them (RFC 4291 §2.6.1,
+    /// RFC 6164 §5).
+    #[must_use]
+    pub const fn router_anycast(self) -> Option<u128> {
+        if self.len < 127 { Some(self.address) } else { None }
+    }
+}
+
 /// A prefix of either version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Prefix {
@@ -278,6 +287,15 @@ mod tests {
         assert_eq!((host.len(), host.address(), host.last()), (128, host.last(), host.address()));
         assert!("2001:db8::/129".parse::<Prefix6>().is_err());
         assert_eq!(Prefix6::of(u128::MAX, 200).len(), 128);
+    }
+
+    #[test]
+    fn link_between_two_routers_has_no_address_of_all_routers() {
+        // RFC 4291 §2.6.1, RFC 6164 §5
+        assert_eq!(prefix("2001:db8::/64").router_anycast(), Some(0x2001_0db8 << 96));
+        assert_eq!(prefix("2001:db8::4/126").router_anycast(), Some(0x2001_0db8 << 96 | 4));
+        assert_eq!(prefix("2001:db8::/127").router_anycast(), None);
+        assert_eq!(prefix("2001:db8::/128").router_anycast(), None);
     }
 
     #[test]

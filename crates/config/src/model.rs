@@ -11,6 +11,7 @@ use carrack_io::DeviceSpec;
 use carrack_nat::policy::{ExhaustedIcmp, Filtering, Limits, Logged, Mapping, Pooling, Timeouts, Unreadable};
 use carrack_pcp::Allowed;
 use carrack_pipeline::snapshot::{EamHosts, IcmpErrors, Policers, Side, Vlan};
+use carrack_wire::ipv6::is_link_local;
 use carrack_xlat::Rules;
 use carrack_xlat::eam::Entry;
 
@@ -575,6 +576,13 @@ impl InterfaceConfig {
     pub fn own(&self) -> impl Iterator<Item = (IpAddr, Prefix)> {
         let own = self.addresses.iter().map(|own| (Ipv4Addr::from(own.address).into(), own.subnet.into()));
         own.chain(self.addresses6.iter().map(|own| (Ipv6Addr::from(own.address).into(), own.subnet.into())))
+    }
+
+    /// Addresses at which the router itself is: its own, and those that all routers of a link have.
+    pub fn local(&self) -> impl Iterator<Item = IpAddr> {
+        let routed = self.addresses6.iter().filter(|own| !is_link_local(own.address));
+        let anycast = routed.filter_map(|own| own.subnet.router_anycast());
+        self.own().map(|(own, _)| own).chain(anycast.map(|anycast| Ipv6Addr::from(anycast).into()))
     }
 }
 

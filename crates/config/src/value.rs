@@ -185,8 +185,7 @@ impl FromStr for InterfaceAddress6 {
         if !is_host_address6(address) {
             return Err(format!("`{text}` is no address that a host may have; give a unicast address"));
         }
-        // RFC 4291 §2.6.1; a link between two routers has none (RFC 6164 §5).
-        if len < 127 && address == subnet.address() {
+        if subnet.router_anycast() == Some(address) {
             return Err(format!(
                 "`{text}` is the address of all routers of {subnet}; give another one, like {}/{len}",
                 Ipv6Addr::from(address + 1)

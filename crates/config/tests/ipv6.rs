@@ -1,7 +1,8 @@
 //! What of IPv6 addresses, routes and router advertisements is refused, where and with which words.
 #![forbid(unsafe_code)]
 
-use carrack_config::Config;
+use carrack_config::{Config, PortFacts, compile};
+use carrack_pipeline::snapshot::NextHop;
 
 const BASE: &str = r#"
 [[interface]]
@@ -73,6 +74,24 @@ fn addresses_that_cannot_be_an_interfaces_are_refused() {
     refused(own, &with("\"2001:db8:1:0:1::1/80\""), "overlaps");
 }
 
+/// RFC 4291 §2.6.1; a link between two routers has none (RFC 6164 §5).
+#[test]
+fn the_address_of_all_routers_of_a_subnet_leads_to_this_one() {
+    let spare = "\"2001:db8:9::1/64\"";
+    let local = |addresses: &str| {
+        let text = BASE.replacen(spare, addresses, 1);
+        let (config, _) = Config::from_str("t.toml", &text).unwrap_or_else(|errors| panic!("{}", errors[0]));
+        let routes = compile(&config, &PortFacts::assumed(&config), None).unwrap().snapshot.routes6;
+        let local = routes.iter().filter(|route| matches!(route.next_hop, NextHop::Local(id) if id.0 == 2));
+        local.map(|route| route.prefix.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(local(spare), ["2001:db8:9::1/128", "2001:db8:9::/128"]);
+    let two = "\"2001:db8:9::1/64\", \"2001:db8:9::2/64\", \"fe80::1/64\"";
+    assert_eq!(local(two), ["2001:db8:9::1/128", "2001:db8:9::/128", "2001:db8:9::2/128"]);
+    assert_eq!(local("\"2001:db8:9::1/127\""), ["2001:db8:9::1/128"]);
+    assert_eq!(local("\"2001:db8:9::1/128\""), ["2001:db8:9::1/128"]);
+}
+
 #[test]
 fn a_link_too_small_for_ipv6_is_refused() {
     refused("name = \"lan\"\n", "name = \"lan\"\nmtu = 1279 #!\n", "IPv6 needs at least 1280");
@@ -84,10 +103,12 @@ fn routes_that_lead_nowhere_are_refused() {
     refused(via, "via = \"2001:db8:2::2\" #!", "on no connected subnet");
     refused(via, "via = \"10.0.0.2\" #!", "of the other IP version");
     refused(via, "via = \"2001:db8:1::1\" #!", "is this router itself");
+    refused(via, "via = \"2001:db8:1::\" #!", "is this router itself");
     refused(via, "via = \"fe80::2\" #!", "say on which `interface`");
     refused(via, "via = \"2001:db8:ffff::2\" #!\ninterface = \"lan\"", "is on no subnet of `lan`");
     refused("prefix = \"2001:db8:100::/40\"", "prefix = \"2001:db8:1::/64\" #!", "is connected on `lan`");
     refused("prefix = \"2001:db8:100::/40\"", "prefix = \"2001:db8:1::1/128\" #!", "is connected on `lan`");
+    refused("prefix = \"2001:db8:100::/40\"", "prefix = \"2001:db8:1::/128\" #!", "is connected on `lan`");
     refused("prefix = \"2001:db8:100::/40\"", "prefix = \"2001:db8:100::1/40\" #!", "2001:db8:100::");
     refused("prefix = \"2001:db8:100::/40\"", "prefix = \"::/0\" #!", "::/0");
 }

@@ -97,7 +97,12 @@ impl HostInterface {
     pub(crate) fn can_be_neighbour6(&self, ip: u128) -> bool {
         let Some(v6) = &self.ipv6 else { return false };
         let on_link = is_link_local(ip) || v6.addresses.iter().any(|(_, subnet)| subnet.contains(ip));
-        on_link && !self.owns6(ip)
+        on_link && !self.owns6(ip) && !self.shares6(ip)
+    }
+
+    /// Is `ip` an address that all routers of this link have?
+    pub(crate) fn shares6(&self, ip: u128) -> bool {
+        self.ipv6.as_ref().is_some_and(|v6| v6.anycast().any(|anycast| anycast == ip))
     }
 
     /// May the link be asked who has `ip`?
@@ -108,7 +113,7 @@ impl HostInterface {
             }
             IpAddr::V6(ip) => {
                 let ip = u128::from(ip);
-                self.ipv6.is_some() && ip > 1 && !is_multicast(ip) && !self.owns6(ip)
+                self.ipv6.is_some() && ip > 1 && !is_multicast(ip) && !self.owns6(ip) && !self.shares6(ip)
             }
         }
     }

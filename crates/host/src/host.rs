@@ -15,6 +15,7 @@ use carrack_wire::{Ipv4View, L2, MacAddr, parse_l2};
 
 use crate::advertise::{Advertiser, drawn};
 use crate::announce::Announcer;
+use crate::anycast::Anycast;
 use crate::config::{HostConfig, HostInterface};
 use crate::echo::{self, NoReply};
 use crate::l2;
@@ -148,6 +149,7 @@ pub struct Host {
     announcer: Announcer,
     pub(crate) own6: Own6,
     pub(crate) advertiser: Advertiser,
+    pub(crate) anycast: Anycast,
     pub(crate) listener: Listener,
     pub(crate) reassembly: Reassembly,
     /// ICMP errors of the host: what is allowed, and what of it is left.
@@ -170,6 +172,7 @@ impl Host {
             announcer: Announcer::default(),
             own6: Own6::default(),
             advertiser: Advertiser::default(),
+            anycast: Anycast::default(),
             listener: Listener::default(),
             reassembly: Reassembly::default(),
             errors: (config.icmp_errors, Bucket::new(config.icmp_errors, now)),
@@ -275,7 +278,7 @@ impl Host {
     pub fn poll_timeout(&self) -> Option<Now> {
         let ipv4 = [self.neighbours.next_due(), self.announcer.next_due(), self.reassembly.next_due()];
         let ipv6 = [self.own6.next_due(), self.advertiser.next_due(), self.listener.next_due()];
-        ipv4.into_iter().chain(ipv6).flatten().min()
+        ipv4.into_iter().chain(ipv6).chain([self.anycast.next_due()]).flatten().min()
     }
 
     /// The next frame to send, whole with Ethernet header and tags, and the interface it leaves by.

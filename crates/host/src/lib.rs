@@ -9,6 +9,7 @@
 
 mod advertise;
 mod announce;
+mod anycast;
 mod config;
 mod echo;
 mod host;

@@ -46,6 +46,7 @@ impl Host {
             is_fresh(id) || of(old) != of(interfaces)
         };
         self.advertiser.configure(now, advertising, is_changed);
+        self.anycast.retain(|id, target| interfaces.get(&id).is_some_and(|on| on.shares6(target)));
         let groups = interfaces.values().filter_map(|on| Some((on.id, groups_of(on.ipv6.as_ref()?))));
         self.listener.configure(now, groups, is_fresh);
         // RFC 4862 §5.4.2: listened to before anybody is asked, or an objection may not come through.
@@ -61,6 +62,10 @@ impl Host {
     pub(crate) fn handle_timeout6(&mut self, now: Now) {
         for (interface, address) in self.own6.step(now) {
             self.announce6(interface, address);
+        }
+        for asking in self.anycast.answers(now) {
+            self.counters.nd_answered += 1;
+            self.tell(asking.interface, asking.target, (asking.address, asking.mac), true);
         }
         self.report_groups(now);
         for asking in self.advertiser.answers(now) {
@@ -183,6 +188,9 @@ impl Host {
             NdpMessage::NeighbourSolicitation { target, source } if owned(target) => {
                 self.solicited(now, interface, l2, src, target, source);
             }
+            NdpMessage::NeighbourSolicitation { target, source } if on.shares6(target) => {
+                self.solicited_anycast(now, interface, l2, src, target, source);
+            }
             NdpMessage::NeighbourAdvertisement { target, .. } if owned(target) => {
                 self.claimed(now, interface, target, l2.src, false);
             }
@@ -222,6 +230,28 @@ impl Host {
         self.met(now, interface, src, mac);
         self.counters.nd_answered += 1;
         self.tell(interface, target, (src, mac), true);
+    }
+
+    /// RFC 4861 §7.2.7: somebody asks for an address that all routers of the link have.
+    fn solicited_anycast(
+        &mut self,
+        now: Now,
+        interface: IfIndex,
+        l2: &L2,
+        src: u128,
+        target: u128,
+        source: Option<MacAddr>,
+    ) {
+        // A host that would take it for its own does not wait long for an objection (RFC 4862 §5.4).
+        if src == 0 {
+            self.announce6(interface, target);
+            return;
+        }
+        let mac = source.unwrap_or(l2.src);
+        self.met(now, interface, src, mac);
+        if !self.anycast.asked_by(now, interface, target, src, mac) {
+            self.counters.transmit_full += 1;
+        }
     }
 
     /// Enters who spoke to us first.
@@ -335,14 +365,18 @@ impl Host {
     fn tell(&mut self, interface: IfIndex, target: u128, to: (u128, MacAddr), solicited: bool) {
         let Some(on) = self.interfaces.get(&interface) else { return };
         let target_mac = Some(on.mac);
+        // RFC 4861 §7.2.7: of several routers the first to answer is believed. None speaks from an address of all.
+        let is_shared = on.shares6(target);
+        let src = if is_shared { self.source6_for(interface, to.0) } else { Some(target) };
+        let Some(src) = src else { return };
         let message = NdpMessage::NeighbourAdvertisement {
             target,
             router: true,
             solicited,
-            replaces: true,
+            replaces: !is_shared,
             target_mac,
         };
-        self.send_nd(interface, &message, target, to);
+        self.send_nd(interface, &message, src, to);
     }
 
     fn advertise(&mut self, interface: IfIndex, dst: u128, to: MacAddr) {
@@ -391,12 +425,25 @@ impl Host {
         }
     }
 
-    /// The address that what is sent to `dst` is answered from. RFC 4443 §4.2: to a group's question, from one address.
+    /// The address that what is sent to `dst` is answered from. RFC 4443 §2.2 (b), §4.2: to a question for several, from one
+    /// address.
     pub(crate) fn own_for(&self, on: &HostInterface, dst: u128) -> u128 {
         match &on.ipv6 {
             Some(v6) if is_multicast(dst) => v6.link_local,
-            _ => dst,
+            _ => self.own_beside(on, dst).unwrap_or(dst),
         }
+    }
+
+    /// An own address in the subnet whose routers all have `anycast`.
+    fn own_beside(&self, on: &HostInterface, anycast: u128) -> Option<u128> {
+        let here = self.interfaces.values().filter(|other| other.vrf == on.vrf);
+        let own = here.flat_map(|other| {
+            let own = other.ipv6.iter().flat_map(|v6| &v6.addresses);
+            own.map(|(own, subnet)| (other.id, *own, subnet.router_anycast()))
+        });
+        let mut beside =
+            own.filter(|(id, own, of)| *of == Some(anycast) && self.own6.is_preferred(*id, *own));
+        beside.next().map(|(_, own, _)| own)
     }
 
     /// Is `src` one other station's address, and `own` one of ours?
@@ -417,7 +464,7 @@ impl Host {
 
 /// RFC 4291 §2.8, but for the group that everybody is in without saying so (RFC 3810 §6).
 fn groups_of(v6: &Ipv6Interface) -> BTreeSet<u128> {
-    v6.own().map(solicited_node).chain([ALL_ROUTERS]).collect()
+    v6.solicited_nodes().chain([ALL_ROUTERS]).collect()
 }
 
 /// The ICMPv6 message of a whole packet, behind its extension headers (RFC 8200 §4), among them the fragment header of a

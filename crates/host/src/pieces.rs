@@ -116,9 +116,10 @@ impl Host {
         } else {
             let first = Ipv6View::parse_quoted(&overdue.first).ok()?;
             let message = icmpv6::ErrorMessage::ReassemblyTimeExceeded;
-            let is_fair = self.is_own6(on, first.dst()) && icmpv6::may_cause_error(&first, message);
+            let own = self.own_for(on, first.dst());
+            let is_fair = self.is_own6(on, own) && icmpv6::may_cause_error(&first, message);
             let may = is_fair && self.may_send_error(now);
-            may.then(|| icmpv6::write_error(&mut error, first.dst(), TTL, message, &first))
+            may.then(|| icmpv6::write_error(&mut error, own, TTL, message, &first))
         };
         error.truncate(len.flatten()?);
         Some(error)

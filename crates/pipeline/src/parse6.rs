@@ -202,11 +202,11 @@ impl Audience {
     }
 }
 
-/// RFC 4291 §2.8: all nodes, all routers, and the solicited-node groups of all own addresses.
+/// RFC 4291 §2.8: all nodes, all routers, and the solicited-node groups of all own addresses, anycast ones among them.
 fn is_member(plan: &Plan, meta: &Meta, group: u128) -> bool {
     group == ndp::ALL_NODES
         || group == ndp::ALL_ROUTERS
-        || plan.ipv6_of(meta.ingress).is_some_and(|v6| v6.own().any(|own| ndp::solicited_node(own) == group))
+        || plan.ipv6_of(meta.ingress).is_some_and(|v6| v6.solicited_nodes().any(|own| own == group))
 }
 
 #[cfg(test)]

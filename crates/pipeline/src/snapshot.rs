@@ -5,6 +5,7 @@ use std::sync::Arc;
 use carrack_base::{IcmpReply, IfIndex, PortId, Prefix4, Prefix6, VrfId};
 use carrack_nat::policy::{Capacity, NatPolicy};
 use carrack_wire::ethernet::MacAddr;
+use carrack_wire::ndp::solicited_node;
 use carrack_xlat::Siit;
 
 /// Which side of the NAT an interface is on.
@@ -118,6 +119,16 @@ impl Ipv6Interface {
     /// Own addresses, the link-local one first.
     pub fn own(&self) -> impl Iterator<Item = u128> {
         std::iter::once(self.link_local).chain(self.addresses.iter().map(|(own, _)| *own))
+    }
+
+    /// Addresses that the other routers of its links have as well ([`Prefix6::router_anycast`]), once for each own address.
+    pub fn anycast(&self) -> impl Iterator<Item = u128> {
+        self.addresses.iter().filter_map(|(_, subnet)| subnet.router_anycast())
+    }
+
+    /// Groups that those who look for one of these addresses speak to (RFC 4291 §2.8).
+    pub fn solicited_nodes(&self) -> impl Iterator<Item = u128> {
+        self.own().chain(self.anycast()).map(solicited_node)
     }
 }
 

@@ -304,6 +304,34 @@ fn neighbour_discovery_goes_up_by_every_group_the_router_is_in_and_by_no_other()
     world.dropped(IN, &frame, Reason::Ipv6Multicast);
 }
 
+/// RFC 4291 §2.6.1: what is sent to any router of a link is for this one, from there and from beyond it, and is looked for by
+/// its group.
+#[test]
+fn a_packet_to_all_routers_of_a_subnet_goes_up() {
+    let mut world = world6();
+    let all = "2001:db8:1::";
+    let group = ndp::solicited_node(ip6(all));
+    let frames = [
+        (IN, discovery(&solicitation(all), A, group, ndp::multicast_mac(group))),
+        (IN, discovery(&solicitation(all), A, ip6(all), port_mac(IN))),
+        (IN, packet6(IN, A, all).ttl(1).echo_request(7, 1).build()),
+        (IN, packet6(IN, "fe80::5", all).echo_request(7, 1).build()),
+        (OUT, packet6(OUT, FAR, all).echo_request(7, 1).build()),
+    ];
+    for (port, frame) in frames {
+        world.send(port, &frame);
+        assert_eq!(world.punts.pop(), Some((IfIndex(port), frame)));
+    }
+    let sent = world.send_dropped(IN, &packet6(IN, A, all).udp(1, 2).build(), Reason::LocalNoService);
+    assert_eq!(sent[0].addresses6().0, "2001:db8:1::1", "RFC 4443 §2.2 (b)");
+    world.dropped(IN, &packet6(IN, all, FAR).echo_request(7, 1).ttl(1).build(), Reason::Ipv6HopLimitExpired);
+    world.dropped(
+        IN,
+        &packet6(IN, all, "2001:db8:1::1").echo_request(7, 1).build(),
+        Reason::Ipv6SourceInvalid,
+    );
+}
+
 /// RFC 4861 §6.1 and §7.1.
 #[test]
 fn neighbour_discovery_from_beyond_the_link_or_damaged_is_dropped() {

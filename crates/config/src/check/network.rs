@@ -282,7 +282,7 @@ fn own_gateway(notes: &Notes, config: &Config, route: &RouteConfig, via: &At<IpA
     }
     let here = config.interfaces.iter().filter(|interface| interface.vrf == route.vrf);
     for interface in here {
-        if interface.own().any(|(own, _)| own == via.value) {
+        if interface.local().any(|own| own == via.value) {
             let message = format!(
                 "gateway {} is this router itself, on `{}`; name the next router",
                 via.value, interface.name
@@ -309,14 +309,13 @@ fn subnets<'a>(interfaces: impl IntoIterator<Item = &'a InterfaceConfig>) -> Str
 fn shadowed_routes(notes: &Notes, config: &Config) {
     let mut connected = BTreeMap::new();
     for interface in &config.interfaces {
-        for (own, subnet) in interface.own() {
-            connected.insert((interface.vrf.value.as_str(), subnet), interface);
-            let host = match own {
-                IpAddr::V4(own) => Prefix4::of(own.into(), 32).into(),
-                IpAddr::V6(own) => Prefix6::of(own.into(), 128).into(),
-            };
-            connected.insert((interface.vrf.value.as_str(), host), interface);
-        }
+        let subnets = interface.own().map(|(_, subnet)| subnet);
+        let hosts = interface.local().map(|own| match own {
+            IpAddr::V4(own) => Prefix::V4(Prefix4::of(own.into(), 32)),
+            IpAddr::V6(own) => Prefix::V6(Prefix6::of(own.into(), 128)),
+        });
+        connected
+            .extend(subnets.chain(hosts).map(|prefix| ((interface.vrf.value.as_str(), prefix), interface)));
     }
     for route in &config.routes {
         let Some(interface) = connected.get(&(route.vrf.value.as_str(), route.prefix.value)) else {

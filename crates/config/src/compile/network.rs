@@ -131,17 +131,22 @@ impl Build<'_> {
         routes
     }
 
-    /// The same of IPv6. A link-local address belongs to no routing table.
+    /// The same of IPv6, with the address of all routers of each subnet. A link-local address belongs to no routing table.
     pub(super) fn routes6(&mut self) -> Vec<Route6> {
         let mut routes = Vec::new();
         for interface in &self.config.interfaces {
             let (id, vrf) = (self.interface(&interface.name), self.vrf(&interface.vrf));
+            let first = routes.len();
             for own in interface.addresses6.iter().filter(|own| !is_link_local(own.address)) {
-                let host = Prefix6::of(own.address, 128);
-                routes.push(Route { vrf, prefix: host, next_hop: NextHop::Local(id) });
+                let local =
+                    |address| Route { vrf, prefix: Prefix6::of(address, 128), next_hop: NextHop::Local(id) };
+                routes.push(local(own.address));
                 if own.subnet.len() < 128 {
                     routes.push(Route { vrf, prefix: own.subnet, next_hop: NextHop::Connected(id) });
                 }
+                // Once for all addresses of a subnet.
+                let anycast = own.subnet.router_anycast().map(local);
+                routes.extend(anycast.filter(|route| !routes[first..].contains(route)));
             }
         }
         for route in &self.config.routes {

@@ -101,7 +101,9 @@ pub(super) const KEYS: &[KeyInfo] = &[
         ReDerived("connected routes and neighbours of the interface"),
         "[\"192.0.2.1/24\", \"2001:db8::1/64\"]",
         "The router's own addresses with their subnets, IPv4 and IPv6. An interface takes IPv6 when it has an IPv6 address \
-         here; its link-local address is then made of its MAC address, unless one of `fe80::/10` is given.",
+         here; its link-local address is then made of its MAC address, unless one of `fe80::/10` is given. The first address \
+         of an IPv6 subnet is the router's as well, shared with all routers of the link (RFC 4291 §2.6.1), but for `/127` and \
+         `/128`.",
     ),
     row(
         (IF, "mtu"),

@@ -95,8 +95,8 @@ fn groups_are_reported_when_they_change() {
     let mut host = Host::new(config(|_| {}), Now::from_s(0));
     let first = host.poll_transmit().unwrap().1;
     assert!(is_report(&first), "before any solicitation");
-    // Both addresses have the same group.
-    let own = [ALL_ROUTERS, solicited_node(OWN)];
+    // Both own addresses have the same group; that of all routers has another (RFC 4291 §2.8).
+    let own = [ALL_ROUTERS, solicited_node(NET), solicited_node(OWN)];
     assert_eq!(first[14 + 8..14 + 24], [0; 16], "RFC 3590 §4");
     host.handle_timeout(Now::from_s(1));
     sent(&mut host);
@@ -141,7 +141,7 @@ fn queries_are_answered() {
     ask(&mut host, 10, 0, false);
     assert!(host.poll_timeout().unwrap() <= Now::from_s(11));
     host.handle_timeout(Now::from_s(11));
-    let all = [ALL_ROUTERS, solicited_node(OWN)].map(|group| (2, group)).to_vec();
+    let all = [ALL_ROUTERS, solicited_node(NET), solicited_node(OWN)].map(|group| (2, group)).to_vec();
     assert_eq!(reports(&mut host), [(multicast_mac(mld::REPORTS_TO), LINK_LOCAL, all)]);
     ask(&mut host, 20, solicited_node(OWN), false);
     host.handle_timeout(Now::from_s(21));
@@ -277,6 +277,53 @@ fn a_solicitation_is_answered_and_its_sender_entered_as_stale_then_asked() {
     assert_eq!(sent(&mut host), [(PEER_MAC, OWN, PEER, solicitation(PEER, Some(OWN_MAC)))]);
     hear(&mut host, 7, PEER_MAC, &advertisement(PEER, PEER_MAC, true, true), PEER, OWN);
     assert_eq!(state(&host, PEER), Some(NeighbourState::Reachable));
+}
+
+/// RFC 4861 §7.2.7: an address that all routers of a link have (RFC 4291 §2.6.1) is answered for after a random part of a
+/// second, without claiming it from the others.
+#[test]
+fn the_address_of_all_routers_is_answered_for_without_override_and_not_at_once() {
+    let mut host = host(|_| {});
+    assert!(states(&host).iter().all(|(own, _)| *own != NET), "nobody is asked about it");
+    let asked = solicitation(NET, Some(PEER_MAC));
+    host.handle_timeout(Now::from_s(4));
+    reports(&mut host);
+    for _ in 0..2 {
+        hear(&mut host, 10, PEER_MAC, &asked, PEER, solicited_node(NET));
+    }
+    assert!(sent(&mut host).is_empty());
+    let due = host.poll_timeout().unwrap();
+    assert!(Now::from_s(10) < due && due < Now::from_s(11), "{due:?}");
+    host.handle_timeout(due);
+    let told = |solicited| NdpMessage::NeighbourAdvertisement {
+        target: NET,
+        router: true,
+        solicited,
+        replaces: false,
+        target_mac: Some(OWN_MAC),
+    };
+    assert_eq!(sent(&mut host), [(PEER_MAC, OWN, PEER, told(true))], "once, from an address of its own");
+    // Who would take it is told before he does (RFC 4862 §5.4.3).
+    hear(&mut host, 12, PEER_MAC, &solicitation(NET, None), 0, solicited_node(NET));
+    assert_eq!(sent(&mut host), [(multicast_mac(ALL_NODES), LINK_LOCAL, ALL_NODES, told(false))]);
+    // Other routers have it too, and none is a neighbour by it.
+    events(&mut host);
+    hear(&mut host, 13, OTHER_MAC, &advertisement(NET, OTHER_MAC, false, true), PEER, ALL_NODES);
+    host.handle_resolve(Now::from_s(13), IF, v6(NET));
+    assert_eq!(events(&mut host), [HostEvent::NeighbourGone { interface: IF, ip: v6(NET) }]);
+    assert_eq!((sent(&mut host), host.counters().nd_conflicts), (vec![], 0));
+}
+
+#[test]
+fn no_answer_is_sent_for_all_routers_of_a_subnet_that_is_gone_or_between_two_routers() {
+    let asked = solicitation(NET, Some(PEER_MAC));
+    let moved = |subnet| config(|on| on.ipv6.as_mut().unwrap().addresses = vec![(OWN, subnet)]);
+    let mut host = host(|_| {});
+    hear(&mut host, 2, PEER_MAC, &asked, PEER, solicited_node(NET));
+    host.configure(moved(Prefix6::of(NET, 127)), Now::from_s(2));
+    hear(&mut host, 2, PEER_MAC, &asked, PEER, solicited_node(NET));
+    host.handle_timeout(Now::from_s(4));
+    assert!(!sent(&mut host).iter().any(|(_, _, dst, _)| *dst == PEER), "RFC 6164 §5");
 }
 
 #[test]
@@ -439,7 +486,8 @@ fn echo_is_answered_whole_from_the_address_that_was_asked() {
             .payload(b"data")
             .build()
     };
-    for (dst, from) in [(OWN, OWN), (LINK_LOCAL, LINK_LOCAL), (ALL_NODES, LINK_LOCAL)] {
+    // RFC 4443 §2.2 (b): from one station's address.
+    for (dst, from) in [(OWN, OWN), (LINK_LOCAL, LINK_LOCAL), (ALL_NODES, LINK_LOCAL), (NET, OWN)] {
         host.handle_packet(Now::from_s(2), IF, &ask(dst));
         let (_, frame) = host.poll_transmit().unwrap();
         let packet = Ipv6View::parse(&frame[14..]).unwrap();

@@ -48,8 +48,10 @@ pub fn add_ipv6(snapshot: &mut Snapshot) {
         on(snapshot, id, |i| i.ipv6 = Some(Ipv6Interface { link_local: ip6(LINK_LOCAL), addresses }));
         let id = IfIndex(id);
         snapshot.routes6.push(Route { vrf: VrfId(0), prefix: subnet, next_hop: NextHop::Connected(id) });
-        let host = Prefix6::of(own, 128);
-        snapshot.routes6.push(Route { vrf: VrfId(0), prefix: host, next_hop: NextHop::Local(id) });
+        for local in [own, subnet.router_anycast().unwrap()] {
+            let host = Prefix6::of(local, 128);
+            snapshot.routes6.push(Route { vrf: VrfId(0), prefix: host, next_hop: NextHop::Local(id) });
+        }
     }
     let gateway = NextHop::Gateway(IfIndex(IF_OUT), ip6(GATEWAY6));
     snapshot.routes6.push(Route { vrf: VrfId(0), prefix: Prefix6::DEFAULT, next_hop: gateway });
