@@ -11,7 +11,7 @@ use carrack_nat::policy::{
     ADDRESSES_MAX, Assignment, Capacity, ExhaustedIcmp, Filtering, Instance, Limits, Logged, Mapping,
     NatPolicy, Pool, Pooling, StaticRule, Timeouts,
 };
-use carrack_pipeline::mailbox::{Command, Event, NatNews, PacketSlot};
+use carrack_pipeline::mailbox::{Command, Event, NatNews, PacketReceiver, PacketSender, packet_ring};
 use carrack_pipeline::snapshot::{
     EamHosts, Interface, Ipv6Interface, NextHop, Policers, Port, Route, Side, SiitInstance, Snapshot, Vlan,
     WorkerSizes,
@@ -420,8 +420,8 @@ pub struct FarEnds {
     pub events: rtrb::Consumer<Event>,
     /// NAT events up.
     pub nat_events: rtrb::Consumer<NatNews>,
-    _punts: rtrb::Consumer<PacketSlot>,
-    _host_tx: rtrb::Producer<PacketSlot>,
+    _punts: PacketReceiver,
+    _host_tx: PacketSender,
 }
 
 impl FarEnds {
@@ -456,8 +456,8 @@ pub fn worker_with(
     let (mut commands, commands_in) = rtrb::RingBuffer::new(64);
     let (events_out, events) = rtrb::RingBuffer::new(4_096);
     let (nat_out, nat_events) = rtrb::RingBuffer::new(65_536);
-    let (punts_out, punts) = rtrb::RingBuffer::new(16);
-    let (host_out, host_in) = rtrb::RingBuffer::new(16);
+    let (punts_out, punts) = packet_ring(16);
+    let (host_out, host_in) = packet_ring(16);
     let v4 = |ip: u32| IpAddr::from(Ipv4Addr::from(ip));
     let neighbours = [
         (0, v4(ip(172, 16, 0, 2)), SUBSCRIBER_MAC),

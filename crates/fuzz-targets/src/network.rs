@@ -7,7 +7,7 @@ use carrack_base::{IfIndex, InstanceId, Now, PoolId, PortId, Prefix4, Prefix6, P
 use carrack_nat::WorkerGroup;
 use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
 use carrack_nat::policy::{Assignment, Capacity, Instance, Limits, NatPolicy, Pool, StaticRule, Timeouts};
-use carrack_pipeline::mailbox::{Command, Event, NatNews, PacketSlot};
+use carrack_pipeline::mailbox::{Command, Event, NatNews, PacketReceiver, PacketSender, packet_ring};
 use carrack_pipeline::snapshot::{
     Interface, Ipv6Interface, NextHop, Policer, Policers, Port, Route, Side, Snapshot, Vlan, WorkerSizes,
 };
@@ -210,8 +210,8 @@ pub struct Ends {
     pub commands: rtrb::Producer<Command>,
     pub events: rtrb::Consumer<Event>,
     pub nat_events: rtrb::Consumer<NatNews>,
-    pub punts: rtrb::Consumer<PacketSlot>,
-    pub host_tx: rtrb::Producer<PacketSlot>,
+    pub punts: PacketReceiver,
+    pub host_tx: PacketSender,
 }
 
 /// That many workers, joined by rings.
@@ -234,8 +234,8 @@ pub fn workers(count: u8, now: Now) -> (Vec<Worker>, Vec<Ends>) {
         let (commands, commands_in) = rtrb::RingBuffer::new(32);
         let (events_out, events) = rtrb::RingBuffer::new(64);
         let (nat_out, nat_events) = rtrb::RingBuffer::new(64);
-        let (punts_out, punts) = rtrb::RingBuffer::new(8);
-        let (host_tx, host_tx_in) = rtrb::RingBuffer::new(8);
+        let (punts_out, punts) = packet_ring(8);
+        let (host_tx, host_tx_in) = packet_ring(8);
         let mail = WorkerMail {
             commands: commands_in,
             events: events_out,

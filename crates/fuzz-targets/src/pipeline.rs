@@ -7,7 +7,7 @@ use carrack_base::{IfIndex, InstanceId, Now, PortId, Proto};
 use carrack_frame::{FramePool, MemPool};
 use carrack_nat::row::{Endpoint, SessionKey};
 use carrack_pipeline::Worker;
-use carrack_pipeline::mailbox::{Capture, Command, PacketFilter, PacketSlot, Trace};
+use carrack_pipeline::mailbox::{Capture, Command, PacketFilter, Trace};
 use carrack_wire::icmpv4::Icmpv4Mut;
 use carrack_wire::ipv4::Ipv4View;
 use carrack_wire::vlan::parse_l2;
@@ -221,7 +221,7 @@ impl World {
                 self.pool.free_all(queue);
             }
             worker.done(&mut self.pool);
-            while ends.punts.pop().is_ok() {}
+            while ends.punts.pop().is_some() {}
             while ends.events.pop().is_ok() {}
             while ends.nat_events.pop().is_ok() {}
         }
@@ -348,7 +348,7 @@ impl World {
                 let (frame, rest) = take(rest, usize::from(len.get(1).copied().unwrap_or(0)));
                 let interface = IfIndex(u16::from(len.first().copied().unwrap_or(0)) % 5);
                 for ends in &mut self.ends {
-                    let _ = ends.host_tx.push(PacketSlot::new(interface, &host_frame(interface, frame)));
+                    let _ = ends.host_tx.push(interface, &host_frame(interface, frame));
                 }
                 rest
             }

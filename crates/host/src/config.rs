@@ -3,14 +3,10 @@
 use std::net::IpAddr;
 
 use carrack_base::{IfIndex, Prefix4, Range4, VrfId};
-use carrack_pipeline::mailbox::SLOT_BYTES;
 use carrack_pipeline::snapshot::{IcmpErrors, Ipv6Interface, Policer, Policers, Vlan};
 use carrack_wire::MacAddr;
 use carrack_wire::ipv6::{is_link_local, is_multicast};
 use carrack_wire::ndp::RouterAdvertisement;
-
-/// Longest link header: Ethernet with two tags.
-const LINK_BYTES_MAX: usize = 22;
 
 /// Everything the host works by.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,11 +61,6 @@ pub struct HostInterface {
 }
 
 impl HostInterface {
-    /// Longest IP packet that the host sends: what the link takes, and what goes to a worker with its link header.
-    pub(crate) fn longest(&self) -> usize {
-        usize::from(self.mtu).min(SLOT_BYTES - LINK_BYTES_MAX)
-    }
-
     /// Is `ip` one of this interface's own addresses?
     pub(crate) fn owns(&self, ip: u32) -> bool {
         self.addresses.iter().any(|(own, _)| *own == ip)

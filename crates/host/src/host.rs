@@ -418,7 +418,7 @@ impl Host {
             return;
         }
         if !packet.is_fragment() {
-            let is_longer = packet.packet().len() > on.longest();
+            let is_longer = packet.packet().len() > usize::from(on.mtu);
             let identification = is_longer.then(|| self.draw(now) as u16);
             self.answer_echo(interface, l2.src, &packet, identification);
         } else if let Some(whole) = self.take_piece4(now, interface, l2, &packet)

@@ -53,7 +53,7 @@ impl Host {
     /// Sends an IPv4 packet, in pieces when the link does not take it whole.
     pub(crate) fn send4(&mut self, interface: IfIndex, to: MacAddr, packet: &[u8]) {
         let Some(on) = self.interfaces.get(&interface) else { return };
-        let (mac, vlan, mtu) = (on.mac, on.vlan, on.longest());
+        let (mac, vlan, mtu) = (on.mac, on.vlan, usize::from(on.mtu));
         let Ok(view) = Ipv4View::parse(packet) else { return };
         // The caller sees to it that what is too long may be cut.
         let Ok(plan) = Fragments::plan(view, mtu) else { return };
@@ -75,7 +75,7 @@ impl Host {
         identification: u32,
     ) {
         let Some(on) = self.interfaces.get(&interface) else { return };
-        let (mac, vlan, mtu) = (on.mac, on.vlan, on.longest().min(limit));
+        let (mac, vlan, mtu) = (on.mac, on.vlan, usize::from(on.mtu).min(limit));
         let Ok(view) = Ipv6View::parse(packet) else { return };
         let Ok(plan) = Fragments6::plan(view, mtu, identification) else { return };
         for piece in plan.clone() {

@@ -133,15 +133,15 @@ impl Worker {
     /// Frames that the control plane made: they leave as they are.
     fn take_host_packets(&mut self, now: Now, pool: &mut dyn FramePool) {
         for _ in 0..HOST_PACKETS_A_TURN {
-            let Ok(slot) = self.mail.host_tx.pop() else { return };
+            let Some((interface, packet)) = self.mail.host_tx.pop() else { return };
             self.accounts.originated += 1;
             let Some(mut frame) = pool.alloc() else {
                 self.accounts.drop_n(Reason::FramePoolEmpty, 1);
                 continue;
             };
-            let meta = Meta { ingress: slot.interface, own: true, ..Meta::default() };
-            let port = self.plan.line(slot.interface).map(|line| line.port.index());
-            if !frame.set_bytes(slot.packet()) {
+            let meta = Meta { ingress: interface, own: true, ..Meta::default() };
+            let port = self.plan.line(interface).map(|line| line.port.index());
+            if !frame.set_bytes(packet) {
                 self.discard(frame, &meta, Reason::FramePoolEmpty, now);
                 continue;
             }
@@ -156,7 +156,7 @@ impl Worker {
             self.accounts.forwarded += 1;
             self.accounts.forwarded_bytes += frame.len() as u64;
             if self.taps.capturing {
-                self.taps.capture(CapturePoint::Tx, slot.interface, None, frame.bytes(), now);
+                self.taps.capture(CapturePoint::Tx, interface, None, frame.bytes(), now);
             }
             queue.push(frame);
         }

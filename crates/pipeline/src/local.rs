@@ -9,7 +9,7 @@ use carrack_wire::ipv4::Ipv4View;
 
 use crate::burst::{Meta, Resume};
 use crate::forward::Refused;
-use crate::mailbox::{PacketSlot, TraceOutcome};
+use crate::mailbox::TraceOutcome;
 use crate::plan::{Hop, Line};
 use crate::snapshot::Side;
 use crate::stats::Stage;
@@ -74,7 +74,7 @@ impl Worker {
 
     /// Copies a packet up and frees it.
     pub(crate) fn punt(&mut self, frame: Frame, meta: &Meta, now: Now) -> Result<(), Refused> {
-        if self.mail.punts.push(PacketSlot::new(meta.ingress, frame.bytes())).is_err() {
+        if !self.mail.punts.push(meta.ingress, frame.bytes()) {
             return Err((frame, Reason::PuntQueueFull));
         }
         if meta.traced != 0 {

@@ -1,5 +1,7 @@
 //! What crosses between a worker and the control plane: bounded single-producer single-consumer rings of fixed slots.
 
+mod packets;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -12,42 +14,13 @@ use carrack_nat::row::{
 };
 use carrack_nat::{PortAsk, PortGrant, PortRefusal};
 use carrack_wire::ethernet::MacAddr;
+pub use packets::{PACKET_BYTES_MAX, PacketReceiver, PacketSender, packet_ring};
 
 use crate::plan::Plan;
 use crate::translators::TranslatorRow;
 
-/// Bytes of packet a [`PacketSlot`] carries; longer packets are cut.
-pub const SLOT_BYTES: usize = 1_536;
 /// Bytes of packet a [`CaptureSlot`] carries.
 pub const CAPTURE_BYTES: usize = 512;
-
-/// A whole packet (with its Ethernet header) between worker and control plane.
-#[derive(Clone)]
-pub struct PacketSlot {
-    /// Interface it came from or shall leave by.
-    pub interface: IfIndex,
-    /// Valid bytes.
-    pub len: u16,
-    /// The packet.
-    pub bytes: [u8; SLOT_BYTES],
-}
-
-impl PacketSlot {
-    /// A slot with the first `SLOT_BYTES` of `packet`.
-    #[must_use]
-    pub fn new(interface: IfIndex, packet: &[u8]) -> Self {
-        let mut bytes = [0; SLOT_BYTES];
-        let len = packet.len().min(SLOT_BYTES);
-        bytes[..len].copy_from_slice(&packet[..len]);
-        Self { interface, len: len as u16, bytes }
-    }
-
-    /// The packet.
-    #[must_use]
-    pub fn packet(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len).min(SLOT_BYTES)]
-    }
-}
 
 /// Which rows a dump walks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

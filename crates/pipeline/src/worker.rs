@@ -16,7 +16,7 @@ use crate::dump::Dumps;
 use crate::express::{Entry, Lane};
 use crate::forward::Refused;
 use crate::fragments::{Fragments, Outcome};
-use crate::mailbox::{CapturePoint, Command, Event, NatNews, PacketSlot, TraceOutcome};
+use crate::mailbox::{CapturePoint, Command, Event, NatNews, PacketReceiver, PacketSender, TraceOutcome};
 use crate::neighbours::Neighbours;
 use crate::parse::{Parsed, has_source_route, parse, parse_common};
 use crate::parse6::check_path6;
@@ -41,9 +41,9 @@ pub struct WorkerMail {
     /// NAT events to the logging thread.
     pub nat_events: rtrb::Producer<NatNews>,
     /// Packets up.
-    pub punts: rtrb::Producer<PacketSlot>,
+    pub punts: PacketSender,
     /// Packets down, to be sent as they are.
-    pub host_tx: rtrb::Consumer<PacketSlot>,
+    pub host_tx: PacketReceiver,
     /// From each other worker.
     pub hand_in: Vec<rtrb::Consumer<Handover>>,
     /// To each worker by number; `None` for itself.

@@ -3,9 +3,9 @@
 mod common;
 
 use carrack_base::{IfIndex, Reason};
-use carrack_pipeline::mailbox::PacketSlot;
 use carrack_pipeline::snapshot::{Policer, Side};
 use carrack_wire::tcp::flag;
+use common::net6::{packet6, world6_with};
 use common::*;
 
 #[test]
@@ -20,6 +20,26 @@ fn echo_to_any_own_address_goes_up_from_any_interface() {
     world.send(OUT, &frame);
     assert_eq!(world.punts.pop(), Some((IfIndex(IF_OUT), frame)));
     assert_eq!((world.sessions(), world.new_drops()), (0, vec![]));
+}
+
+#[test]
+fn a_packet_as_long_as_links_take_goes_up_and_comes_down_whole() {
+    let mut world = world6_with(|s| on(s, IF_IN, |i| i.mtu = 9_600));
+    let data = vec![7; 9_600 - 28];
+    for frame in [
+        packet(IN, "10.0.0.5", "10.0.0.1").echo_request(7, 1).payload(&data).build(),
+        packet6(IN, "2001:db8:1::5", "2001:db8:1::1").echo_request(7, 1).payload(&data[20..]).build(),
+    ] {
+        assert_eq!(frame.len(), 9_614);
+        world.send(IN, &frame);
+        assert_eq!(world.punts.pop(), Some((IfIndex(IF_IN), frame.clone())));
+        assert!(world.ends[0].host_tx.push(IfIndex(IF_IN), &frame));
+        world.workers[0].background(world.now, &mut world.pool);
+        let sent: Vec<_> = world.workers[0].tx(carrack_base::PortId(IN)).unwrap().drain(..).collect();
+        assert!(sent.len() == 1 && sent[0].bytes() == frame);
+        sent.into_iter().for_each(|f| carrack_frame::FramePool::free(&mut world.pool, f));
+        world.balanced();
+    }
 }
 
 /// RFC 1812 §5.3.1: the last hop is the router itself; TTL 1 reaches it.
@@ -117,8 +137,7 @@ fn the_control_planes_packets_leave_as_they_are() {
     let mut world = world();
     let frame = ping(TAGGED, "10.1.0.1:7", "10.1.0.5");
     for _ in 0..40 {
-        let slot = PacketSlot::new(IfIndex(IF_VLAN), &frame);
-        assert!(world.ends[0].host_tx.push(slot).is_ok());
+        assert!(world.ends[0].host_tx.push(IfIndex(IF_VLAN), &frame));
     }
     world.workers[0].background(world.now, &mut world.pool);
     world.balanced();
@@ -138,7 +157,7 @@ fn the_control_planes_packets_leave_as_they_are() {
 #[test]
 fn the_control_planes_packet_for_a_lost_interface_is_a_counted_drop() {
     let mut world = world();
-    assert!(world.ends[0].host_tx.push(PacketSlot::new(IfIndex(99), &[0; 60])).is_ok());
+    assert!(world.ends[0].host_tx.push(IfIndex(99), &[0; 60]));
     world.turn();
     assert_eq!(world.new_drops(), [(Reason::TxPortMissing, 1)]);
 }

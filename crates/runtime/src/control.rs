@@ -8,7 +8,7 @@ use std::time::Duration;
 use carrack_base::{IfIndex, Now};
 use carrack_host::{Host, HostEvent};
 use carrack_nat::row::SessionKey;
-use carrack_pipeline::mailbox::{Capture, Command, Dump, Event, PacketSlot, SLOT_BYTES, Trace};
+use carrack_pipeline::mailbox::{Capture, Command, Dump, Event, Trace};
 use carrack_pipeline::snapshot::Snapshot;
 use rtrb::{Consumer, Producer, RingBuffer};
 
@@ -176,14 +176,13 @@ impl Control {
             if self.state.backlog.iter().any(|waiting| waiting.len() > BACKLOG_MAX / 2) {
                 return false;
             }
-            let Some(Ok(slot)) = self.ends.get_mut(worker).map(|ends| ends.punts.pop()) else {
-                return taken > 0;
-            };
+            let next = self.ends.get_mut(worker).and_then(|ends| ends.punts.pop());
+            let Some((interface, packet)) = next else { return taken > 0 };
             self.state.counters.punts_handled += 1;
-            if self.port_control.server.handle_packet(now, slot.interface, slot.packet()) {
+            if self.port_control.server.handle_packet(now, interface, packet) {
                 self.drain_port_control();
             } else {
-                self.host.handle_packet(now, slot.interface, slot.packet());
+                self.host.handle_packet(now, interface, packet);
                 self.drain_host();
             }
         }
@@ -251,13 +250,8 @@ impl Control {
     }
 
     /// Worker 0 sends for the host: it has a queue of every port.
-    fn transmit(&mut self, _interface: IfIndex, frame: &[u8]) {
-        if frame.len() > SLOT_BYTES {
-            self.state.counters.host_tx_oversized += 1;
-            return;
-        }
-        let slot = PacketSlot::new(_interface, frame);
-        let sent = self.ends.first_mut().is_some_and(|ends| ends.host_tx.push(slot).is_ok());
+    fn transmit(&mut self, interface: IfIndex, frame: &[u8]) {
+        let sent = self.ends.first_mut().is_some_and(|ends| ends.host_tx.push(interface, frame));
         if !sent {
             self.state.counters.host_tx_full += 1;
         }

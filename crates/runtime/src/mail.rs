@@ -1,6 +1,6 @@
 //! The rings between threads, both ends of each.
 
-use carrack_pipeline::mailbox::{Command, Event, NatNews, PacketSlot};
+use carrack_pipeline::mailbox::{Command, Event, NatNews, PacketReceiver, PacketSender, packet_ring};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 /// Commands waiting for a worker.
@@ -9,9 +9,9 @@ const COMMANDS: usize = 1_024;
 const EVENTS: usize = 8_192;
 /// NAT events waiting for the logging thread, per worker: 20 ms of three million a second.
 const NAT_EVENTS: usize = 65_536;
-/// Punted packets waiting for the control plane, per worker.
+/// Slots of punted packets waiting for the control plane, per worker.
 const PUNTS: usize = 1_024;
-/// The host's packets waiting for a worker.
+/// Slots of the host's packets waiting for a worker.
 const HOST_TX: usize = 512;
 
 /// A worker's ends of its mailbox.
@@ -19,16 +19,16 @@ pub(crate) struct WorkerEnds {
     pub commands: Consumer<Command>,
     pub events: Producer<Event>,
     pub nat_events: Producer<NatNews>,
-    pub punts: Producer<PacketSlot>,
-    pub host_tx: Consumer<PacketSlot>,
+    pub punts: PacketSender,
+    pub host_tx: PacketReceiver,
 }
 
 /// The control plane's ends of one worker's mailbox.
 pub(crate) struct ControlEnds {
     pub commands: Producer<Command>,
     pub events: Consumer<Event>,
-    pub punts: Consumer<PacketSlot>,
-    pub host_tx: Producer<PacketSlot>,
+    pub punts: PacketReceiver,
+    pub host_tx: PacketSender,
 }
 
 /// One worker's mailbox; the last end is the logging thread's.
@@ -36,8 +36,8 @@ pub(crate) fn mailbox() -> (WorkerEnds, ControlEnds, Consumer<NatNews>) {
     let (commands_in, commands) = RingBuffer::new(COMMANDS);
     let (events, events_out) = RingBuffer::new(EVENTS);
     let (nat_events, nat_events_out) = RingBuffer::new(NAT_EVENTS);
-    let (punts, punts_out) = RingBuffer::new(PUNTS);
-    let (host_tx_in, host_tx) = RingBuffer::new(HOST_TX);
+    let (punts, punts_out) = packet_ring(PUNTS);
+    let (host_tx_in, host_tx) = packet_ring(HOST_TX);
     (
         WorkerEnds { commands, events, nat_events, punts, host_tx },
         ControlEnds { commands: commands_in, events: events_out, punts: punts_out, host_tx: host_tx_in },

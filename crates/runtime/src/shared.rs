@@ -64,8 +64,6 @@ pub struct ControlCounters {
     pub punts_handled: u64,
     /// The host's own packets that found the ring to the worker full.
     pub host_tx_full: u64,
-    /// The host's own packets longer than a ring slot.
-    pub host_tx_oversized: u64,
 }
 
 /// Streams of rows, captures and traces open at once.

@@ -10,7 +10,8 @@ use carrack_frame::{FramePool, MemPool};
 use carrack_nat::WorkerGroup;
 use carrack_nat::row::{Filter, NatEvent, SessionKey, SessionRow};
 use carrack_pipeline::mailbox::{
-    Capture, CaptureSlot, Command, Dump, Event, NatNews, PacketFilter, PacketSlot, Row, Table,
+    Capture, CaptureSlot, Command, Dump, Event, NatNews, PacketFilter, PacketReceiver, Row, Table,
+    packet_ring,
 };
 use carrack_pipeline::snapshot::{Snapshot, WorkerSizes};
 use carrack_pipeline::{Handover, Plan, Worker, WorkerMail};
@@ -30,7 +31,7 @@ struct Ends {
     commands: rtrb::Producer<Command>,
     events: rtrb::Consumer<Event>,
     nat_events: rtrb::Consumer<NatNews>,
-    punts: rtrb::Consumer<PacketSlot>,
+    punts: PacketReceiver,
 }
 
 /// A frame that left.
@@ -100,8 +101,8 @@ impl Network {
             let (commands, commands_in) = rtrb::RingBuffer::new(RING_SLOTS);
             let (events_out, events) = rtrb::RingBuffer::new(RING_SLOTS);
             let (nat_out, nat_events) = rtrb::RingBuffer::new(RING_SLOTS);
-            let (punts_out, punts) = rtrb::RingBuffer::new(RING_SLOTS);
-            let host_tx = rtrb::RingBuffer::new(RING_SLOTS).1;
+            let (punts_out, punts) = packet_ring(RING_SLOTS);
+            let host_tx = packet_ring(RING_SLOTS).1;
             let mail = WorkerMail {
                 commands: commands_in,
                 events: events_out,
@@ -318,7 +319,7 @@ impl Network {
             self.pool.free_all(&mut frames);
         }
         self.workers[at].done(&mut self.pool);
-        while self.ends[at].punts.pop().is_ok() {}
+        while self.ends[at].punts.pop().is_some() {}
         sent
     }
 

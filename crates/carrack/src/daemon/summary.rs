@@ -110,7 +110,6 @@ pub(super) fn control_counters(c: &ControlCounters) -> Vec<EngineCounter> {
     let rows = [
         ("punts-handled", c.punts_handled, "Packets that workers passed up and the host has seen."),
         ("host-tx-full", c.host_tx_full, "The host's own packets that found the ring to the worker full."),
-        ("host-tx-oversized", c.host_tx_oversized, "The host's own packets too long for a ring slot."),
         ("arp-received", h.arp_received, "ARP requests and replies received well-formed."),
         ("arp-malformed-host", h.arp_malformed, "Malformed ARP packets ignored by the host."),
         ("arp-answered", h.arp_answered, "ARP requests answered, own addresses and proxied ones."),

@@ -170,6 +170,23 @@ fn answers_longer_than_the_link_takes_are_cut() {
     }
 }
 
+/// RFC 792, RFC 4443 §4.2: "the data received in the echo message must be returned", as far as the link takes it in one.
+#[test]
+fn a_long_request_in_one_is_answered_in_one() {
+    for (is_six, headers) in [(false, 28), (true, 48)] {
+        let mut host = host(|config| config.interfaces[0].mtu = 9_000);
+        let frame = PacketBuilder::new().ethernet(PEER_MAC, OWN_MAC);
+        let frame = if is_six { frame.ipv6(PEER6, OWN6) } else { frame.ipv4(PEER, OWN) };
+        let message = request(is_six, 9_000 - headers);
+        let whole = frame.protocol(if is_six { 58 } else { 1 }).payload(&message).build();
+        assert_eq!(whole.len(), 9_014);
+        hear(&mut host, 10, &[whole]);
+        let frames = sent(&mut host);
+        assert_eq!((frames.len(), frames[0].len()), (1, 9_014));
+        assert!(answer(is_six, &frames, 9_000) == (None, message[4..].to_vec()));
+    }
+}
+
 /// RFC 5722 §4, RFC 8200 §4.5: all of it is thrown away, what is still to come too, and nobody is told.
 #[test]
 fn pieces_that_overlap_or_contradict_each_other_end_their_datagram_silently() {

@@ -14,7 +14,8 @@ use carrack_frame::{FramePool, MemPool};
 use carrack_nat::policy::Capacity;
 use carrack_nat::{Steering, WorkerGroup};
 use carrack_pipeline::mailbox::{
-    Capture, CaptureSlot, Command, Event, NatNews, PacketFilter, PacketSlot, Trace, TraceStep,
+    Capture, CaptureSlot, Command, Event, NatNews, PacketFilter, PacketReceiver, PacketSender, Trace,
+    TraceStep, packet_ring,
 };
 use carrack_pipeline::snapshot::{Snapshot, WorkerSizes};
 use carrack_pipeline::{Handover, Plan, Worker, WorkerMail};
@@ -30,8 +31,8 @@ pub struct Ends {
     pub commands: rtrb::Producer<Command>,
     pub events: rtrb::Consumer<Event>,
     pub nat_events: rtrb::Consumer<NatNews>,
-    pub punts: rtrb::Consumer<PacketSlot>,
-    pub host_tx: rtrb::Producer<PacketSlot>,
+    pub punts: PacketReceiver,
+    pub host_tx: PacketSender,
 }
 
 /// Workers and the control plane's side of them.
@@ -108,8 +109,8 @@ impl World {
             let (commands, commands_in) = rtrb::RingBuffer::new(256);
             let (events_out, events) = rtrb::RingBuffer::new(256);
             let (nat_out, nat_events) = rtrb::RingBuffer::new(256);
-            let (punts_out, punts) = rtrb::RingBuffer::new(256);
-            let (host_tx, host_tx_in) = rtrb::RingBuffer::new(256);
+            let (punts_out, punts) = packet_ring(256);
+            let (host_tx, host_tx_in) = packet_ring(256);
             let mail = WorkerMail {
                 commands: commands_in,
                 events: events_out,
@@ -264,8 +265,8 @@ impl World {
         }
         self.workers[at].done(&mut self.pool);
         let ends = &mut self.ends[at];
-        while let Ok(slot) = ends.punts.pop() {
-            self.punts.push((slot.interface, slot.packet().to_vec()));
+        while let Some((interface, packet)) = ends.punts.pop() {
+            self.punts.push((interface, packet.to_vec()));
         }
         while let Ok(event) = ends.events.pop() {
             self.events.push(event);

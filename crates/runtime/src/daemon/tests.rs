@@ -183,6 +183,29 @@ fn arp_and_ping_to_the_router_are_answered_with_one_worker_and_with_two() {
 }
 
 #[test]
+fn a_ping_as_long_as_a_packet_buffer_is_answered_with_all_its_data() {
+    let mut rig = rig_of(1, |text| text.replace("frames = 8_192", "frames = 8_192\nframe_bytes = 9_728"));
+    let data: Vec<u8> = (0..8_972).map(|at| (at % 251) as u8).collect();
+    let ping = PacketBuilder::new()
+        .ethernet(SUBSCRIBER_MAC, INSIDE_MAC)
+        .ipv4(SUBSCRIBER, ROUTER)
+        .echo_request(7, 1)
+        .payload(&data)
+        .build();
+    assert!(rig.inside.inject_bytes(&mut rig.pool, &ping));
+    // The link says that it takes 1 500.
+    let (mut told, deadline) = (Vec::new(), Instant::now() + Duration::from_secs(10));
+    while told.len() < 8 + data.len() && Instant::now() < deadline {
+        for piece in rig.inside.collect_bytes(&mut rig.pool).iter().filter(|packet| is_ipv4(packet)) {
+            told.extend_from_slice(Ipv4View::parse(&piece[14..]).unwrap().payload());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(told.len() == 8 + data.len() && told[0] == 0 && told[8..] == data, "{}", told.len());
+    rig.settled_balance();
+}
+
+#[test]
 fn pool_addresses_are_answered_for_on_the_outside() {
     let mut rig = rig(1);
     rig.arp(Operation::Request, GATEWAY_MAC, GATEWAY, Ipv4Addr::new(192, 0, 2, 17), true);

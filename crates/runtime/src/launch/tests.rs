@@ -12,7 +12,7 @@ use carrack_io::{MemPeer, MemPort};
 use carrack_nat::policy::{Capacity, NatPolicy};
 use carrack_nat::row::{Endpoint, Filter, NatEvent, SessionKey, SessionRow, TcpState};
 use carrack_nat::{Change, WorkerGroup};
-use carrack_pipeline::mailbox::{Command, Dump, Event, PacketSlot, Row};
+use carrack_pipeline::mailbox::{Command, Dump, Event, Row};
 use carrack_pipeline::snapshot::{IcmpErrors, Policers, Port, Snapshot, Vlan};
 use carrack_tables::PagePreference;
 use carrack_wire::MacAddr;
@@ -137,7 +137,7 @@ impl DataPlane for StandIn {
         for frame in self.rx.drain(..) {
             self.accounts.rx += 1;
             if frame.bytes().get(12..14) == Some(&[8, 6]) {
-                self.ends.punts.push(PacketSlot::new(IfIndex(port.0), frame.bytes())).ok().unwrap();
+                assert!(self.ends.punts.push(IfIndex(port.0), frame.bytes()));
                 self.accounts.punted += 1;
                 pool.free(frame);
                 continue;
@@ -151,12 +151,12 @@ impl DataPlane for StandIn {
         while let Ok(command) = self.ends.commands.pop() {
             self.command(command);
         }
-        while let Ok(slot) = self.ends.host_tx.pop() {
+        while let Some((interface, packet)) = self.ends.host_tx.pop() {
             let mut frame = pool.alloc().unwrap();
-            assert!(frame.set_bytes(slot.packet()));
+            assert!(frame.set_bytes(packet));
             self.accounts.originated += 1;
             self.accounts.forwarded += 1;
-            self.tx[slot.interface.index()].push(frame);
+            self.tx[interface.index()].push(frame);
         }
         self.walk();
     }
