@@ -29,6 +29,13 @@ impl Nat {
         instance.map_or(ExhaustedIcmp::Silent, |instance| instance.exhausted_icmp)
     }
 
+    /// The routing instance in which what an IPv6 host sends to a NAT64 prefix goes on.
+    #[must_use]
+    pub fn outside_vrf_six(&self, via: u16) -> Option<VrfId> {
+        let instance = self.directory.instance_of_prefix(via).and_then(|id| self.instance(id));
+        instance.map(|instance| instance.outside_vrf)
+    }
+
     /// The outside port of the session in a line; `None` when there is none.
     #[must_use]
     pub fn outside_port_of(&self, line: u32) -> Option<u16> {

@@ -18,6 +18,7 @@ mod forward;
 mod fragments;
 mod local;
 mod local6;
+mod local_across;
 pub mod mailbox;
 mod mediate;
 mod nat_stage;

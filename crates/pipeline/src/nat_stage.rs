@@ -244,9 +244,10 @@ impl Worker {
                     return self.hairpin(frame, meta, vrf, now);
                 }
             }
-            Verdict::Untouched if six => meta.fate = Fate::Dropped(Reason::NoRoute),
             Verdict::Untouched => {
-                if meta.traced != 0 {
+                if six && let Err(reason) = self.local_by_prefix(frame, meta, now) {
+                    meta.fate = Fate::Dropped(reason);
+                } else if meta.traced != 0 {
                     self.taps.step(Stage::Nat, meta.ingress, TraceOutcome::Exempt, meta, frame.bytes(), now);
                 }
             }

@@ -3,19 +3,17 @@
 //! A packet from IPv6 whose IPv4 destination an IPv6 host has is so led back to the translator at once: the hairpinning
 //! of RFC 7757 §4.2.2. Its hop limit is decremented once, when it is sent.
 
-use carrack_base::{Family, Now, Proto, Reason, VrfId};
+use carrack_base::{Family, Now, Reason, VrfId};
 use carrack_frame::{Frame, FramePool};
 use carrack_nat::Kind;
-use carrack_wire::ipv4::{Ipv4Mut, Ipv4View};
-use carrack_wire::ipv6::{HEADER_LEN, Ipv6Mut, Ipv6View};
-use carrack_wire::{Icmpv4View, Icmpv6View, icmpv4, icmpv6};
+use carrack_wire::ipv4::Ipv4View;
+use carrack_wire::ipv6::{HEADER_LEN, Ipv6View};
 use carrack_xlat::ROOM;
 use carrack_xlat::siit::{Around, Denied, Dice, Siit};
 
 use crate::burst::Meta;
 use crate::cross::{Link, became, reason_of};
 use crate::forward::Refused;
-use crate::local::OWN_TTL;
 use crate::plan::Plan;
 use crate::snapshot::Side;
 use crate::worker::Worker;
@@ -69,88 +67,6 @@ impl Worker {
         meta.raw_from_outside |= plan.line(meta.ingress).is_some_and(|line| line.side == Side::Outside);
         self.forward_again(plan, frame, meta, now, pool)
     }
-}
-
-impl Worker {
-    /// A translated packet to one of the router's own addresses. The host would answer whoever sent it in the wrong IP
-    /// version, by the link that the packet came from; so an echo is answered here and goes back through the translator,
-    /// and there is no other service.
-    #[cold]
-    pub(crate) fn local_across(
-        &mut self,
-        plan: &Plan,
-        mut frame: Frame,
-        meta: &mut Meta,
-        now: Now,
-        pool: &mut dyn FramePool,
-    ) -> Result<(), Refused> {
-        let is_six = meta.family == Family::V6;
-        if meta.own {
-            return if is_six { self.local6(frame, meta, now) } else { self.local(frame, meta, now) };
-        }
-        let (is_own, invalid) = match meta.family {
-            Family::V4 => (self.is_own(meta), Reason::Ipv4SourceInvalid),
-            Family::V6 => (self.is_own6(meta), Reason::Ipv6SourceInvalid),
-        };
-        if is_own {
-            return Err((frame, invalid));
-        }
-        if meta.flow.proto != Proto::Icmp {
-            return Err((frame, Reason::LocalNoService));
-        }
-        if !self.buckets.icmp.take(now) {
-            return Err((frame, Reason::PuntPolicedIcmp));
-        }
-        let packet = frame.bytes_mut().get_mut(usize::from(meta.flow.l3)..).unwrap_or(&mut []);
-        let turned = if is_six { turn_echo6(packet) } else { turn_echo4(packet) };
-        if let Err(reason) = turned {
-            return Err((frame, reason));
-        }
-        let flow = &mut meta.flow;
-        (flow.src, flow.dst, flow.src6, flow.dst6) = (flow.dst, flow.src, flow.dst6, flow.src6);
-        meta.destination = flow.dst;
-        // A packet of the router's own from here on.
-        (meta.own, meta.raw_from_outside, meta.translations) = (true, false, 0);
-        self.forward_again(plan, frame, meta, now, pool)
-    }
-}
-
-/// Makes the echo request in `packet`, which starts with its IPv4 header, its reply (RFC 1812 §4.3.3.6).
-fn turn_echo4(packet: &mut [u8]) -> Result<(), Reason> {
-    let view = Ipv4View::parse(packet).map_err(|_| Reason::Ipv4Truncated)?;
-    let (src, dst) = (view.src(), view.dst());
-    if !Icmpv4View::parse(view.payload()).is_ok_and(|icmp| icmp.checksum_ok()) {
-        return Err(Reason::IcmpBadChecksum);
-    }
-    let mut packet = Ipv4Mut::parse(packet).map_err(|_| Reason::Ipv4Truncated)?;
-    if !icmpv4::echo_reply_in_place(packet.payload_mut()) {
-        return Err(Reason::LocalNoService);
-    }
-    packet.set_src(dst);
-    packet.set_dst(src);
-    packet.set_ttl(OWN_TTL);
-    packet.fill_checksum();
-    Ok(())
-}
-
-/// The same of IPv6 (RFC 4443 §4.2).
-fn turn_echo6(packet: &mut [u8]) -> Result<(), Reason> {
-    let view = Ipv6View::parse(packet).map_err(|_| Reason::Ipv6Truncated)?;
-    let (src, dst) = (view.src(), view.dst());
-    let at = usize::from(view.extensions().map_err(|_| Reason::Ipv6ExtensionInvalid)?.offset);
-    let len = view.packet().len();
-    let message = packet.get_mut(at..len).unwrap_or(&mut []);
-    if !Icmpv6View::parse(message).is_ok_and(|icmp| icmp.checksum_ok(src, dst)) {
-        return Err(Reason::IcmpBadChecksum);
-    }
-    if !icmpv6::echo_reply_in_place(message) {
-        return Err(Reason::LocalNoService);
-    }
-    let mut packet = Ipv6Mut::parse(packet).map_err(|_| Reason::Ipv6Truncated)?;
-    packet.set_src(dst);
-    packet.set_dst(src);
-    packet.set_hop_limit(OWN_TTL);
-    Ok(())
 }
 
 /// Bytes of the IP packet, as its header says.

@@ -7,7 +7,8 @@ use carrack_nat::Inside;
 use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
 use carrack_nat::policy::StaticRule;
 use carrack_pipeline::mailbox::PacketFilter;
-use carrack_pipeline::snapshot::{NextHop, Route, Snapshot};
+use carrack_pipeline::snapshot::{NextHop, Policer, Route, Snapshot};
+use carrack_wire::Icmpv6View;
 use carrack_wire::tcp::flag;
 use carrack_xlat::{Rules, ZeroUdp};
 use common::net6::*;
@@ -584,6 +585,58 @@ fn other_ipv6_is_routed_as_before_and_the_prefix_never_leaks() {
     let plain = world.pass(IN, &packet6(IN, A, "2001:db8:ffff::7").udp(1_000, 53).build());
     assert_eq!((plain.port, plain.addresses6().0), (OUT, A.into()));
     world.send_dropped(IN, &packet6(IN, A, SERVER6).udp(1_000, 53).build(), Reason::NoRoute);
+    assert_eq!(world.sessions(), 0);
+}
+
+/// The router's own IPv4 addresses are behind the prefix too: it answers an echo as if it had been translated there and back,
+/// without a session, and nothing goes up to the host, which would answer in the wrong version.
+#[test]
+fn the_router_answers_echo_at_its_own_ipv4_address_behind_the_prefix() {
+    for workers in [1, 3] {
+        let mut world = World::new(workers, SIZES, HANDOVER_SLOTS, |s| {
+            add_ipv6(s);
+            serve_six(s);
+        });
+        world.know6(IF_IN, A);
+        for own in ["198.51.100.1", "10.0.0.1"] {
+            let own = ip6_text(&format!("2001:db8:64::{own}"));
+            let to = || packet6(IN, A, &own).ttl(9);
+            let asked = to().echo_request(7, 1);
+            let behind =
+                [asked.clone(), asked.clone().fragment6(0, false, 9), asked.destination_options(&[])];
+            for frame in behind {
+                let got = world.pass(IN, &frame.build());
+                assert_eq!((got.port, got.to, got.addresses6()), (IN, mac6(A).0, (own.clone(), A.into())));
+                let message = Icmpv6View::parse(got.ip6().payload()).unwrap();
+                assert!(message.checksum_ok(ip6(&own), ip6(A)) && got.ip6().next_header() == 58);
+                assert_eq!((message.kind(), message.identifier(), got.ip6().hop_limit()), (129, 7, 64));
+                assert!(message.payload().ends_with(PAYLOAD));
+            }
+            for frame in [to().udp(5_351, 5_351), to().tcp(1, 22, flag::SYN), to().echo_reply(7, 1)] {
+                let sent = world.send_dropped(IN, &frame.build(), Reason::LocalNoService);
+                let (kind, code, _, _) = sent[0].error6();
+                assert_eq!((kind, code, sent[0].addresses6().1.as_str()), (1, 4, A));
+            }
+            let mut broken = to().echo_request(7, 1).build();
+            *broken.last_mut().unwrap() ^= 1;
+            world.dropped(IN, &broken, Reason::IcmpBadChecksum);
+        }
+        assert_eq!((world.sessions(), world.punts.len()), (0, 0));
+    }
+}
+
+#[test]
+fn floods_and_pieces_of_echo_to_the_router_behind_the_prefix_are_dropped_by_name() {
+    let mut world = world6_with(|s| {
+        serve_six(s);
+        s.policers.icmp = Policer { rate_pps: 1, burst: 2 };
+    });
+    let own = "2001:db8:64::198.51.100.1";
+    let echo = packet6(IN, A, own).echo_request(7, 1).build();
+    assert_eq!(world.burst(IN, &vec![echo; 5]).len(), 2);
+    assert_eq!(world.new_drops(), [(Reason::PuntPolicedIcmp, 3)]);
+    let piece = packet6(IN, A, own).fragment6(0, true, 9).echo_request(7, 1).payload(&[7; 24]).build();
+    world.dropped(IN, &piece, Reason::XlatIcmpFragment);
     assert_eq!(world.sessions(), 0);
 }
 
