@@ -58,6 +58,9 @@ impl Worker {
         if outside.and_then(|vrf| self.plan.route(vrf, meta.flow.dst)) != Some(Hop::Local) {
             return Err(Reason::NoRoute);
         }
+        if self.is_own6(meta) {
+            return Err(Reason::Ipv6SourceInvalid);
+        }
         self.answer_echo(frame, meta, now)?;
         (meta.flow.via, meta.direction) = (0, None);
         without_extensions(frame, meta)

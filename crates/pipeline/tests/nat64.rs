@@ -620,6 +620,8 @@ fn the_router_answers_echo_at_its_own_ipv4_address_behind_the_prefix() {
             let mut broken = to().echo_request(7, 1).build();
             *broken.last_mut().unwrap() ^= 1;
             world.dropped(IN, &broken, Reason::IcmpBadChecksum);
+            let forged = packet6(IN, "2001:db8:1::1", &own).echo_request(7, 1).build();
+            world.dropped(IN, &forged, Reason::Ipv6SourceInvalid);
         }
         assert_eq!((world.sessions(), world.punts.len()), (0, 0));
     }
