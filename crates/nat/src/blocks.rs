@@ -12,7 +12,7 @@ use crate::policy::{Instance, Pooling};
 use crate::pool::{Address, Allocated, Ports, Wish};
 use crate::rng::Rng;
 use crate::row::{BLOCKS_MAX, BlockRow, NatEvent};
-use crate::waits::{NOWHERE, Waiting};
+use crate::waits::{NOWHERE, Waiting, Waits};
 
 /// One port block.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +32,21 @@ pub(crate) struct Block {
 impl Default for Block {
     fn default() -> Self {
         Self { owner: NONE, used: 0, empty_since_s: 0, idle_mark: NOWHERE, hold_mark: NOWHERE }
+    }
+}
+
+impl Block {
+    /// Counts mappings that came or went. An empty block waits among those that may be idle.
+    #[inline(always)]
+    pub(crate) fn count(&mut self, at: BlockRef, change: i32, now_s: u32, idle: &mut Waits) {
+        self.used = self.used.saturating_add_signed(change);
+        if self.used != 0 {
+            return;
+        }
+        self.empty_since_s = now_s;
+        if self.idle_mark == NOWHERE && self.owner != NONE {
+            self.idle_mark = idle.push(Waiting { due_s: now_s, at });
+        }
     }
 }
 
@@ -206,9 +221,8 @@ impl Ports {
 
     /// The block that a port is in.
     pub(crate) fn block_at(&self, address: u16, port: u16) -> Option<BlockRef> {
-        let home = self.addresses.get(usize::from(address))?;
-        let block = port.checked_sub(home.phase)?.checked_div(self.block_size)?;
-        (home.first_block..home.end_block).contains(&block).then_some(BlockRef { address, block })
+        let block = self.addresses.get(usize::from(address))?.block_at(port, self.block_size)?;
+        Some(BlockRef { address, block })
     }
 
     pub(crate) fn block_range(&self, at: BlockRef) -> Option<RangeInclusive<u16>> {
@@ -226,14 +240,8 @@ impl Ports {
 
     pub(crate) fn count_in_block(&mut self, at: BlockRef, change: i32, now_s: u32) {
         let Self { addresses, idle, .. } = self;
-        let Some(block) = block_of(addresses, at) else { return };
-        block.used = block.used.saturating_add_signed(change);
-        if block.used != 0 {
-            return;
-        }
-        block.empty_since_s = now_s;
-        if block.idle_mark == NOWHERE && block.owner != NONE {
-            block.idle_mark = idle.push(Waiting { due_s: now_s, at });
+        if let Some(block) = block_of(addresses, at) {
+            block.count(at, change, now_s, idle);
         }
     }
 

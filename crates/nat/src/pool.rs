@@ -100,6 +100,13 @@ impl Address {
         Some(first..=first + (size.max(1) - 1))
     }
 
+    /// The block that a port is in, if they are of that size.
+    #[inline(always)]
+    pub(crate) fn block_at(&self, port: u16, size: u16) -> Option<u16> {
+        let block = port.checked_sub(self.phase)?.checked_div(size)?;
+        (self.first_block..self.end_block).contains(&block).then_some(block)
+    }
+
     /// Fetches what tells where a protocol's ports are, and blocks.
     #[inline(always)]
     fn prefetch(&self, proto: Proto) {
@@ -626,8 +633,8 @@ impl Ports {
     pub(crate) fn prefetch_release(&self, address: u16, proto: Proto, port: u16) {
         if let Some(home) = self.addresses.get(usize::from(address)) {
             home.map(proto).inspect(|map| map.prefetch_release(port));
-            if let Some(at) = self.block_at(address, port) {
-                home.blocks.get(at.block).inspect(|block| carrack_tables::prefetch(*block));
+            if let Some(block) = home.block_at(port, self.block_size) {
+                home.blocks.get(block).inspect(|block| carrack_tables::prefetch(*block));
             }
         }
     }
@@ -649,7 +656,8 @@ impl Ports {
     /// Fetches where the search for a port of a block begins, and the block's line.
     #[inline(always)]
     fn prefetch_block(&self, at: BlockRef, proto: Proto, hint: u16) {
-        if let (Some(home), Some(range)) = (self.addresses.get(usize::from(at.address)), self.block_range(at))
+        if let Some(home) = self.addresses.get(usize::from(at.address))
+            && let Some(range) = home.block_range(at.block, self.block_size)
         {
             home.map(proto).inspect(|map| map.prefetch_alloc(&range, hint));
             home.blocks.get(at.block).inspect(|block| carrack_tables::prefetch(*block));
@@ -686,19 +694,21 @@ impl Ports {
 
     /// Takes a mapping's port back. `hold` keeps it from others for the hold time (RFC 6888 REQ-8).
     pub(crate) fn release(&mut self, address: u16, port: u16, proto: Proto, now_s: u32, hold: bool) {
-        self.free_port(address, port, proto, now_s, hold);
-        if let Some(block) = self.block_at(address, port) {
-            self.count_in_block(block, -1, now_s);
+        let Self { addresses, used, idle, block_size, held_ports_max, .. } = self;
+        let Some(home) = addresses.get_mut(usize::from(address)) else { return };
+        if let Some(bits) = home.maps.get_mut(space(proto)).and_then(Option::as_mut) {
+            let hold = hold && bits.held_at(now_s) < *held_ports_max;
+            if bits.free(port, now_s, hold)
+                && let Some(used) = used.get_mut(space(proto))
+            {
+                *used = used.saturating_sub(1);
+            }
         }
-    }
-
-    fn free_port(&mut self, address: u16, port: u16, proto: Proto, now_s: u32, hold: bool) {
-        let max = self.held_ports_max;
-        let freed = self.bits(address, proto).is_some_and(|bits| {
-            let hold = hold && bits.held_at(now_s) < max;
-            bits.free(port, now_s, hold)
-        });
-        self.count_used(proto, -i64::from(freed));
+        if let Some(block) = home.block_at(port, *block_size)
+            && let Some(line) = home.blocks.get_mut(block)
+        {
+            line.count(BlockRef { address, block }, -1, now_s, idle);
+        }
     }
 
     /// Does this worker watch how full the pools are? Blocks are everybody's: one is enough.
