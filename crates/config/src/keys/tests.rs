@@ -64,6 +64,21 @@ fn every_example_and_default_is_a_value_that_the_parser_takes() {
     }
 }
 
+#[test]
+fn a_value_that_cannot_be_used_is_reported_once() {
+    for key in keys() {
+        // A date is no value of any key.
+        let file = format!("{}\n{} = 1979-05-27\n", document_above(key.section), key.name);
+        let errors = Config::from_str("t.toml", &file).expect_err(key.name);
+        let line = file.lines().count();
+        let own = |error: &&crate::ConfigError| {
+            error.line == line && error.message.starts_with(&format!("`{}`: ", key.name))
+        };
+        let own: Vec<String> = errors.iter().filter(own).map(ToString::to_string).collect();
+        assert_eq!(own.len(), 1, "{}.{}: {}", key.section, key.name, own.join("\n"));
+    }
+}
+
 fn document_above(path: &str) -> String {
     if path.starts_with("nat.") { format!("[[nat]]\n{}", header(path)) } else { header(path) }
 }

@@ -22,8 +22,9 @@ pub(super) fn instances(notes: &Notes, sections: Vec<Section<'_>>) -> Vec<NatCon
 fn instance(notes: &Notes, mut section: Section<'_>) -> NatConfig {
     let name = name(notes, &mut section, "NAT instance");
     let timeouts = section.section("timeouts");
-    // Once: each look at a table reports the keys that it does not have.
+    // Once: each look at a table reports the keys that it does not have, and each at a value what is wrong with it.
     let six = section.section("nat64");
+    let pooling = section.value("pooling");
     NatConfig {
         inside_vrf: At::new(section.value("inside_vrf"), section.span_of("inside_vrf")),
         outside_vrf: At::new(section.value("outside_vrf"), section.span_of("outside_vrf")),
@@ -31,7 +32,7 @@ fn instance(notes: &Notes, mut section: Section<'_>) -> NatConfig {
         nat64: nat64(notes, &six),
         port_control: super::port_control::instance(notes, &section.section("port_control")),
         exempt: section.value("exempt"),
-        pooling: section.value("pooling"),
+        pooling,
         mapping: section.value::<PerProto<Mapping>>("mapping").0,
         filtering: section.value::<PerProto<Filtering>>("filtering").0,
         parity: section.value("parity"),
@@ -49,7 +50,7 @@ fn instance(notes: &Notes, mut section: Section<'_>) -> NatConfig {
         log: section.value("log"),
         ports: ports(notes, &section.section("ports")),
         pools: section.sections("pool").into_iter().map(|pool_section| pool(notes, pool_section)).collect(),
-        limits: limits(notes, &section.section("limits"), section.value("pooling")),
+        limits: limits(notes, &section.section("limits"), pooling),
         timeouts: self::timeouts(notes, &timeouts),
         one_to_one: section
             .sections("one_to_one")

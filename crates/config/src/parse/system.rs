@@ -55,7 +55,8 @@ const SHARE_MIN: u32 = 64;
 fn shares(notes: &Notes, section: &Section<'_>, workers: u8) {
     for name in ["sessions", "mappings", "subscribers", "hosts"] {
         let Some(written) = section.written(name) else { continue };
-        let Some(size) = section.get::<u32>(name).map(|size| size.value) else { continue };
+        // What is wrong with the number itself is said where it is read.
+        let Some(size) = section.peek::<u32>(name).map(|size| size.value) else { continue };
         let share = size.div_ceil(u32::from(workers));
         if share < SHARE_MIN {
             let message = format!(
