@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use carrack_base::Range4;
 use carrack_config::{At, Config, Diagnostic, NatConfig, PortFacts, PortsConfig, Severity, SiitConfig};
-use carrack_runtime::Budget;
+use carrack_runtime::{Budget, Processors};
 use serde::Serialize;
 
 use crate::cli::CheckArgs;
@@ -84,10 +84,14 @@ struct SiitSummary {
 
 pub fn run(args: &CheckArgs, json: bool) -> Outcome {
     let patience = Patience::with(format!("reading {}", args.file.display()));
-    let checked = Config::from_file(&args.file).and_then(|(config, warnings)| {
+    let checked = Config::from_file(&args.file).and_then(|(config, mut warnings)| {
         // What only a compilation finds: limits on how many there may be.
         let compiled = carrack_config::compile(&config, &PortFacts::assumed(&config), None)?;
         let budget = Budget::of(&config, &compiled);
+        // The file may be for another machine: no fault, but worth a word.
+        let elsewhere = Processors::online().map(|online| online.missing(&config, Severity::Warning));
+        warnings.extend(elsewhere.unwrap_or_default());
+        warnings.sort_by_key(|warning| (warning.line, warning.column));
         Ok((config, budget, warnings))
     });
     drop(patience);

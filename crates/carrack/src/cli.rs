@@ -160,6 +160,7 @@ pub struct CheckArgs {
 
 const CHECK_HELP: &str = "\
 Prints every error with file, line and what to do, and exits with 2. On success it prints warnings and a summary.
+The file may be for another machine: CPUs that this one does not have are warned of here, and refused at start.
 
 Example:
   carrack check examples/isp.toml && sudo carrack reload";

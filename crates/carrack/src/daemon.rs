@@ -73,6 +73,8 @@ fn read(path: &Path) -> Result<(Config, Vec<carrack_config::Warning>, Snapshot),
         let _ = crate::check::print_diagnostics(&errors);
         Fail::Said(2)
     })?;
+    // Before anything of logging runs, which may have processors of its own.
+    carrack_runtime::refuse_missing_cpus(&config).map_err(start_failure)?;
     for warning in &warnings {
         warn!("{}:{}: {}", warning.file, warning.line, warning.message);
     }

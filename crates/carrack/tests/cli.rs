@@ -404,6 +404,32 @@ fn check_prints_every_error_with_its_line_and_exits_with_2() {
 }
 
 #[test]
+fn check_warns_of_a_cpu_that_is_not_there_and_run_refuses_it() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("carrack.toml");
+    let run_dir = directory.path().join("run");
+    let text = format!(
+        "[system]\nrun_dir = \"{}\"\n[workers]\ncores = [1_023]\n[[interface]]\nname = \"a\"\ndevice = \"mem:a\"\n",
+        run_dir.display()
+    );
+    std::fs::write(&file, text).unwrap();
+    let output = carrack().arg("check").arg(&file).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let place =
+        format!("{}:4:10: warning: workers.cores has CPU 1023, and this machine has CPUs 0", file.display());
+    assert!(said.starts_with(&place), "{said}");
+    let output = carrack().arg("check").arg(&file).arg("--json").output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["valid"], &report["diagnostics"][0]["line"]), (&true.into(), &4.into()), "{report}");
+    let output = carrack().arg("run").arg("-c").arg(&file).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains(&place.replace("warning", "error")), "{said}");
+    assert!(!run_dir.exists());
+}
+
+#[test]
 fn check_sums_up_a_valid_file() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/minimal.toml");
     let output = carrack().arg("check").arg(&example).output().unwrap();

@@ -16,7 +16,7 @@ use carrack_xlat::Rules;
 use carrack_xlat::eam::Entry;
 
 use crate::keys::KeyInfo;
-use crate::source::{At, Source};
+use crate::source::{At, Diagnostic, Severity, Source};
 use crate::value::{Endpoint, HostEndpoint, InterfaceAddress, InterfaceAddress6, PortRange};
 
 /// Name of the routing instance that always exists.
@@ -94,9 +94,9 @@ pub struct Workers {
     /// How many, 1 to [`carrack_base::WORKERS_MAX`].
     pub count: u8,
     /// The CPU of each; empty for no pinning.
-    pub cores: Vec<u16>,
+    pub cores: Vec<At<u16>>,
     /// The CPUs of everything else; empty for no pinning.
-    pub control_cores: Vec<u16>,
+    pub control_cores: Vec<At<u16>>,
     /// What to do without packets.
     pub idle: Idle,
     /// Most packets taken at once, 1 to [`carrack_base::BURST_PACKETS_MAX`].
@@ -605,6 +605,23 @@ impl Config {
             Attach::Device(device) => Some((interface, &device.value)),
             Attach::Parent { .. } => None,
         })
+    }
+
+    /// Every CPU that a thread is to run on, and the key that says so.
+    pub fn cpus(&self) -> impl Iterator<Item = (&'static str, &At<u16>)> {
+        let Workers { cores, control_cores, .. } = &self.workers;
+        let lists = [
+            ("workers.cores", cores),
+            ("workers.control_cores", control_cores),
+            ("logging.cores", &self.logging.cores),
+        ];
+        lists.into_iter().flat_map(|(key, cpus)| cpus.iter().map(move |cpu| (key, cpu)))
+    }
+
+    /// A message about a value that a machine, and not the file itself, makes good or bad.
+    #[must_use]
+    pub fn about<T>(&self, severity: Severity, at: &At<T>, message: String) -> Diagnostic {
+        self.source.at(severity, at.span, message)
     }
 
     /// The interface of that name.

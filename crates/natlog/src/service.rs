@@ -35,7 +35,7 @@ const CLOCK_SET_MS: u64 = 100;
 fn cores_of(config: &Config) -> Arc<[usize]> {
     let (own, control) = (&config.logging.cores, &config.workers.control_cores);
     if own.is_empty() {
-        control.iter().map(|core| usize::from(*core)).collect()
+        control.iter().map(|core| usize::from(core.value)).collect()
     } else {
         own.iter().map(|core| usize::from(core.value)).collect()
     }

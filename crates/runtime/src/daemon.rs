@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use carrack_base::{Now, WorkerId};
 use carrack_config::keys::Effect;
-use carrack_config::{Change, Compiled, Config, ConfigError, Idle as ConfigIdle, PortFacts, Warning};
+use carrack_config::{
+    Change, Compiled, Config, ConfigError, Idle as ConfigIdle, PortFacts, Severity, Warning,
+};
 use carrack_frame::MemPool;
 use carrack_io::MemPeer;
 use carrack_nat::row::MemoryRow;
@@ -28,6 +30,7 @@ use crate::memory::{self, Available, Budget};
 use crate::open::{self, Keep};
 use crate::plane::STATS_WORDS;
 use crate::port_control::PortControlSetup;
+use crate::processors::Processors;
 use crate::request::{InForce, Request, RequestError};
 use crate::shared::{EndReason, lock};
 use crate::worker_loop::Idle;
@@ -160,6 +163,7 @@ impl Runtime {
         options: RunOptions,
         sink: Option<Box<dyn EventSink>>,
     ) -> Result<Self, StartError> {
+        refuse_missing_cpus(&config)?;
         let mut notices = budget(&config, options.memory_available)?;
         let told = notices.len();
         let lock = RunLock::take(&config.system.run_dir).map_err(|error| StartError::Failed(error.0))?;
@@ -174,10 +178,10 @@ impl Runtime {
         let compiled = carrack_config::compile(&config, &open.facts, None).map_err(StartError::Config)?;
         let pools = std::mem::take(&mut open.pools);
         let cores = &config.workers.cores;
-        let workers = pools
-            .into_iter()
-            .enumerate()
-            .map(|(index, pool)| WorkerSetup { core: cores.get(index).map(|core| usize::from(*core)), pool });
+        let workers = pools.into_iter().enumerate().map(|(index, pool)| WorkerSetup {
+            core: cores.get(index).map(|core| usize::from(core.value)),
+            pool,
+        });
         let plan = Arc::new(Plan::new(Arc::new(compiled.snapshot.clone())));
         let setup = Setup {
             plan: Arc::clone(&plan),
@@ -188,7 +192,7 @@ impl Runtime {
             },
             ports: open.ports,
             workers: workers.collect(),
-            control_cores: config.workers.control_cores.iter().map(|core| usize::from(*core)).collect(),
+            control_cores: config.workers.control_cores.iter().map(|core| usize::from(core.value)).collect(),
             idle: idle_of(config.workers.idle),
             burst: usize::from(config.workers.burst),
             input: open.input,
@@ -335,7 +339,7 @@ impl Handle {
 /// The NUMA node of the processor a worker is pinned to, if it is.
 fn node_of(config: &Config, worker: WorkerId) -> Option<u32> {
     let core = config.workers.cores.get(usize::from(worker.0))?;
-    Some(memory::socket_of_core(usize::from(*core)))
+    Some(memory::socket_of_core(usize::from(core.value)))
 }
 
 /// What makes a worker in its own thread.
@@ -377,6 +381,16 @@ fn idle_of(idle: ConfigIdle) -> Idle {
         ConfigIdle::Sleep => Idle::Sleep,
         ConfigIdle::Poll => Idle::Poll,
     }
+}
+
+/// Refuses processors that the machine does not have, before anything is touched.
+///
+/// # Errors
+/// Each of them, at its place.
+pub fn refuse_missing_cpus(config: &Config) -> Result<(), StartError> {
+    let online = Processors::online();
+    let missing = online.map_or_else(Vec::new, |online| online.missing(config, Severity::Error));
+    if missing.is_empty() { Ok(()) } else { Err(StartError::Config(missing)) }
 }
 
 /// Tells what memory the run will take, and refuses it when that is not to be had; nothing is touched yet.

@@ -8,7 +8,7 @@ use crate::suggest;
 
 pub(super) fn check(notes: &Notes, config: &Config) {
     traceable(notes, config);
-    for core in config.logging.cores.iter().filter(|core| config.workers.cores.contains(&core.value)) {
+    for core in config.logging.cores.iter().filter(|core| config.workers.cores.contains(core)) {
         let message = format!(
             "core {core} is a worker's, which shares it with nobody; take it out here or from workers.cores"
         );

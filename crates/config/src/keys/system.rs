@@ -68,7 +68,9 @@ pub(super) const KEYS: &[KeyInfo] = &[
         Value("[]"),
         NeedsRestart,
         "[2, 3]",
-        "CPU that each worker is pinned to, one for each worker; empty leaves placement to the kernel.",
+        "CPU that each worker is pinned to, one for each worker; empty leaves placement to the kernel. With a CPU that the \
+         machine does not have, here or in `control_cores` or `logging.cores`, the daemon does not start; `carrack check` warns \
+         of it, since the file may be for another machine.",
     ),
     row(
         ("workers", "control_cores"),

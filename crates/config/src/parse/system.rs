@@ -40,8 +40,8 @@ pub(super) fn workers(notes: &Notes, section: &Section<'_>) -> Workers {
     }
     Workers {
         count: count.value.max(1),
-        control_cores: control_cores.iter().map(|core| core.value).collect(),
-        cores: cores.iter().map(|core| core.value).collect(),
+        control_cores: control_cores.value,
+        cores: cores.value,
         idle: section.value("idle"),
         burst: section.value("burst"),
     }

@@ -462,6 +462,29 @@ fn start_without_enough_memory_is_refused_before_anything_is_touched() {
 }
 
 #[test]
+fn start_on_a_processor_that_is_not_there_is_refused_before_anything_is_touched() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("carrack.toml");
+    let run_dir = dir.path().join("run");
+    let network = config_text(&run_dir, 1, "mem:lan", "mem:wan");
+    for (key, line) in [("[workers]\ncores", 4), ("[workers]\ncontrol_cores", 4), ("[logging]\ncores", 4)] {
+        // A table of that name is there already, or comes after.
+        let text = match key.strip_prefix("[workers]\n") {
+            Some(name) => network.replace("[workers]\n", &format!("[workers]\n{name} = [1_023]\n")),
+            None => network.replace("[workers]\n", &format!("{key} = [1_023]\n[workers]\n")),
+        };
+        std::fs::write(&path, text).unwrap();
+        let Err(StartError::Config(errors)) = Runtime::start(&path, RunOptions::default()) else {
+            panic!("started with {key}")
+        };
+        assert_eq!((errors.len(), errors[0].line), (1, line), "{}", errors[0]);
+        let message = &errors[0].message;
+        assert!(message.contains("has CPU 1023, and this machine has CPUs 0"), "{message}");
+        assert!(!run_dir.exists(), "the run directory was made");
+    }
+}
+
+#[test]
 fn second_daemon_on_the_same_run_directory_is_refused_and_the_first_goes_on() {
     let mut rig = rig(1);
     let path = rig.dir.path().join("carrack.toml");
