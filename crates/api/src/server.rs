@@ -11,8 +11,10 @@ mod tls;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use carrack_base::thread::Thread;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
@@ -72,10 +74,11 @@ impl Server {
     /// The socket is in use by a living daemon, its directory is not writable, the TCP address is taken, or the token
     /// or TLS files are missing, malformed or readable by everybody.
     pub fn start(backend: Arc<dyn Backend>, options: &ServerOptions) -> Result<Self, Failure> {
+        let started = AtomicUsize::new(0);
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .max_blocking_threads(STREAMS_MAX + 16)
-            .thread_name("carrack-api")
+            .thread_name_fn(move || Thread::Api(started.fetch_add(1, Ordering::Relaxed)).name())
             .enable_all()
             .build()
             .map_err(|e| Failure::internal(format!("cannot start the API's threads: {e}")))?;

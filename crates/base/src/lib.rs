@@ -1,4 +1,4 @@
-//! Ids, prefixes, port ranges, ticks, limits and THE table of reasons.
+//! Ids, prefixes, port ranges, ticks, limits, THE table of reasons and that of threads.
 //!
 //! Everything here is plain data that every other crate may name. Nothing here does I/O, reads a clock or allocates
 //! on the packet path.
@@ -11,6 +11,7 @@ mod prefix;
 mod proto;
 mod range;
 pub mod reason;
+pub mod thread;
 mod time;
 
 pub use family::Family;

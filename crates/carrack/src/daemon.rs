@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use carrack_api::Failure;
 use carrack_api::server::{Server, ServerOptions, TcpOptions};
+use carrack_base::thread::Thread;
 use carrack_config::{Config, PortFacts};
 use carrack_natlog::Service;
 use carrack_natlog::context::Context;
@@ -108,7 +109,7 @@ fn server_options(config: &Config, socket: Option<&Path>) -> ServerOptions {
 fn serve_signals(mut signals: Signals, daemon: &Arc<Daemon>, runtime: &Runtime, handle: Handle) -> EndReason {
     let closer = signals.handle();
     let daemon = daemon.clone();
-    let obey = std::thread::Builder::new().name("carrack-signals".into()).spawn(move || {
+    let obey = std::thread::Builder::new().name(Thread::Signals.name()).spawn(move || {
         for signal in &mut signals {
             if signal == SIGHUP {
                 reload(&daemon);

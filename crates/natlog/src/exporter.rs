@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use carrack_base::thread::Thread;
 use carrack_config::{ExportProtocol, ExportTransport, ExporterConfig};
 
 pub(crate) use self::queue::Queue;
@@ -91,6 +92,8 @@ pub(crate) struct Identity {
 /// A running exporter; dropping it ends it after what is left has been sent, or two seconds.
 #[derive(Debug)]
 pub(crate) struct Exporter {
+    /// Which of those that run; no other has the same.
+    pub number: usize,
     pub config: ExporterConfig,
     pub identity: Identity,
     queue: Arc<Queue>,
@@ -100,6 +103,7 @@ pub(crate) struct Exporter {
 
 impl Exporter {
     pub(crate) fn start(
+        number: usize,
         config: ExporterConfig,
         identity: Identity,
         context: Arc<Context>,
@@ -109,6 +113,7 @@ impl Exporter {
         let counters = Arc::new(Counters::default());
         let spool = open_spool(&config, &identity.spool_dir)?;
         let work = Work {
+            number,
             format: Format::new(&config, &identity),
             queue: Arc::clone(&queue),
             counters: Arc::clone(&counters),
@@ -127,7 +132,7 @@ impl Exporter {
             failing: false,
             config: config.clone(),
         };
-        let name = format!("log-{}", config.name.value);
+        let name = Thread::Exporter(number, &config.name.value).name();
         let cores = Arc::clone(cores);
         let body = move || {
             crate::service::place(&cores);
@@ -136,7 +141,7 @@ impl Exporter {
         let join = std::thread::Builder::new().name(name).spawn(body).map_err(|error| {
             format!("exporter {}: cannot start its thread: {error}; raise the limit on threads", config.name)
         })?;
-        Ok(Self { config, identity, queue, counters, join: Some(join) })
+        Ok(Self { number, config, identity, queue, counters, join: Some(join) })
     }
 
     /// Takes a batch or counts its loss; never waits.
@@ -196,6 +201,7 @@ struct Delivery {
 
 /// Everything the exporter's thread owns.
 struct Work {
+    number: usize,
     config: ExporterConfig,
     format: Format,
     queue: Arc<Queue>,
@@ -254,7 +260,7 @@ impl Work {
         if self.link.is_some() || now < self.retry_at {
             return;
         }
-        match Link::open(&self.config) {
+        match Link::open(self.number, &self.config) {
             Ok(link) => {
                 self.link = Some(link);
                 // Of a stream nothing is unfinished: what was under way is sent again from its beginning.

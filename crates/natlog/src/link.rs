@@ -12,6 +12,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
+use carrack_base::thread::Thread;
 use carrack_config::{ExportProtocol, ExportTransport, ExporterConfig, ExporterTls};
 use database::Database;
 use inserts::Inserts;
@@ -47,7 +48,8 @@ pub(crate) struct Stream {
 }
 
 impl Link {
-    pub(crate) fn open(config: &ExporterConfig) -> io::Result<Self> {
+    /// Opens the link of the exporter of that number.
+    pub(crate) fn open(number: usize, config: &ExporterConfig) -> io::Result<Self> {
         let (transport, collector, tls) = (config.transport, config.collector, config.tls.as_ref());
         if transport == ExportTransport::Udp {
             let any: SocketAddr =
@@ -61,12 +63,13 @@ impl Link {
             }
             return Ok(Self::Udp(socket));
         }
+        let thread = || Thread::Insert(number, &config.name.value).name();
         match config.protocol {
             ExportProtocol::ClickHouse => {
-                return Ok(Self::Inserts(Inserts::open(Database::new(config, secret(config)?)?)?));
+                return Ok(Self::Inserts(Inserts::open(&thread(), Database::new(config, secret(config)?)?)?));
             }
             ExportProtocol::Kafka => {
-                return Ok(Self::Inserts(Inserts::open(Topic::new(config, secret(config)?))?));
+                return Ok(Self::Inserts(Inserts::open(&thread(), Topic::new(config, secret(config)?))?));
             }
             _ => {}
         }

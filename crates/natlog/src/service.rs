@@ -138,9 +138,10 @@ impl Inner {
             if self.exporters.iter().any(|running| running.config == *config) {
                 continue;
             }
-            let exporter =
-                Exporter::start(config.clone(), identity.clone(), Arc::clone(&self.context), &self.cores)?;
-            self.exporters.push(exporter);
+            let is_free = |number: &usize| self.exporters.iter().all(|running| running.number != *number);
+            let number = (0..=self.exporters.len()).find(is_free).unwrap_or_default();
+            let (identity, context) = (identity.clone(), Arc::clone(&self.context));
+            self.exporters.push(Exporter::start(number, config.clone(), identity, context, &self.cores)?);
         }
         Ok(())
     }

@@ -24,6 +24,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use carrack_base::thread::Thread;
 use carrack_config::StoreConfig;
 
 use crate::exporter::{Batch, Queue};
@@ -100,8 +101,8 @@ impl Store {
         };
         let packer = Packer::new(config.clone(), packing, Arc::clone(&counters));
         let joins = vec![
-            spawn("carrack-store", cores, move || writer.run()).map_err(fail)?,
-            spawn("carrack-pack", cores, move || packer.run()).map_err(fail)?,
+            spawn(Thread::Store, cores, move || writer.run()).map_err(fail)?,
+            spawn(Thread::Pack, cores, move || packer.run()).map_err(fail)?,
         ];
         Ok(Self { config, queue, counters, joins })
     }
@@ -143,12 +144,12 @@ impl Drop for Store {
 }
 
 fn spawn(
-    name: &str,
+    thread: Thread<'_>,
     cores: &Arc<[usize]>,
     body: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
     let cores = Arc::clone(cores);
-    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+    std::thread::Builder::new().name(thread.name()).spawn(move || {
         crate::service::place(&cores);
         body();
     })

@@ -150,7 +150,7 @@ fn first_packet_of_a_subscriber_can_be_traced_back_after_the_daemon_is_gone() {
     std::thread::sleep(Duration::from_millis(5));
     let at_ms = unix_ms();
     std::thread::sleep(Duration::from_millis(5));
-    for thread in ["carrack-log", "carrack-store", "carrack-pack", "log-flows", "log-text"] {
+    for thread in ["carrack-log", "carrack-store", "carrack-pack", "log0-flows", "log1-text"] {
         assert_runs_on_the_first_processor(thread);
     }
     runtime.stop();
@@ -198,7 +198,7 @@ fn threads_that_log_are_where_the_control_plane_is_unless_told() {
     let (config, _) = Config::from_str("t.toml", &text).unwrap_or_else(|errors| panic!("{}", errors[0]));
     let compiled = carrack_config::compile(&config, &PortFacts::assumed(&config), None).unwrap();
     let _service = Service::start(&config, Context::of(&config, &compiled.snapshot), unix_ms()).unwrap();
-    for thread in ["log-beside-flow", "log-beside-text"] {
+    for thread in ["log0-beside-flo", "log1-beside-tex"] {
         assert_runs_on_the_first_processor(thread);
     }
 }

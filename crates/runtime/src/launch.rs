@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use carrack_base::{BURST_PACKETS_MAX, Now, WORKERS_MAX};
+use carrack_base::thread::Thread;
+use carrack_base::{BURST_PACKETS_MAX, Now, WORKERS_MAX, WorkerId};
 use carrack_config::ConfigError;
 use carrack_frame::{Frame, FramePool};
 use carrack_host::{Host, HostConfig};
@@ -186,8 +187,8 @@ where
         exit_when_idle: setup.exit_when_idle,
         state: ControlState::default(),
     };
-    threads.joins.push(spawn("carrack-control", move || control.run())?);
-    threads.joins.push(spawn("carrack-log", move || logger.run())?);
+    threads.joins.push(spawn(Thread::Control, move || control.run())?);
+    threads.joins.push(spawn(Thread::Log, move || logger.run())?);
     Ok(threads)
 }
 
@@ -255,7 +256,7 @@ where
     B: Fn(usize, WorkerEnds, Now) -> Result<W, String> + Send + Sync + 'static,
 {
     let (build, shared) = (Arc::clone(build), Arc::clone(shared));
-    spawn(&format!("carrack-worker{}", seat.index), move || {
+    spawn(Thread::Worker(WorkerId(seat.index as u8)), move || {
         let Seat { index, setup, ends, ports, idle, burst } = seat;
         let clock = shared.clock;
         let pinned = setup.core.map_or(Ok(()), |core| pin(index, core));
@@ -331,8 +332,9 @@ fn pin(worker: usize, core: usize) -> Result<(), StartError> {
     })
 }
 
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(body).map_err(|error| {
+fn spawn(thread: Thread<'_>, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
+    let name = thread.name();
+    std::thread::Builder::new().name(name.clone()).spawn(body).map_err(|error| {
         StartError::Failed(format!("cannot start thread {name}: {error}; raise the limit on threads"))
     })
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 use carrack_base::Now;
+use carrack_base::thread::Thread;
 use carrack_pcp::{Config, Saved, Server};
 
 use crate::clock::Clock;
@@ -80,7 +81,7 @@ impl Keeper {
     fn start(path: PathBuf) -> Self {
         let (work, queue) = sync_channel::<Saved>(1);
         let to = path.clone();
-        let thread = std::thread::Builder::new().name("carrack-state".into());
+        let thread = std::thread::Builder::new().name(Thread::State.name());
         let thread = thread.spawn(move || queue.iter().for_each(|saved| write(&to, &saved)));
         let thread = thread.inspect_err(|error| {
             tracing::error!("cannot start a thread for {}: {error}; mappings are not kept", path.display());

@@ -62,6 +62,7 @@ fn filter_lets_through_what_it_names_and_nothing_else() {
     let (socket, address) = collector();
     let config = config(ExportProtocol::Syslog, ExportTransport::Udp, address);
     let exporter = Exporter::start(
+        0,
         config,
         identity(Path::new("/nowhere")),
         Arc::new(Context::default()),
@@ -89,6 +90,7 @@ fn templates_come_before_the_first_event_and_numbers_count_the_records() {
     let (socket, address) = collector();
     let config = config(ExportProtocol::Ipfix, ExportTransport::Udp, address);
     let exporter = Exporter::start(
+        0,
         config,
         identity(Path::new("/nowhere")),
         Arc::new(Context::default()),
@@ -116,7 +118,8 @@ fn lost_templates_come_again_before_long() {
     let mut config = config(ExportProtocol::Ipfix, ExportTransport::Udp, address);
     config.template_refresh_s = 1;
     let identity = identity(Path::new("/nowhere"));
-    let exporter = Exporter::start(config, identity, Arc::new(Context::default()), &Arc::from([])).unwrap();
+    let exporter =
+        Exporter::start(0, config, identity, Arc::new(Context::default()), &Arc::from([])).unwrap();
     let events = batch(&[Kind::BlockAllocated]);
     exporter.take(&events);
     let number = 273u16.to_be_bytes();
@@ -136,6 +139,7 @@ fn full_queue_is_a_counted_loss() {
     drop(listener);
     let config = config(ExportProtocol::Ipfix, ExportTransport::Tcp, address);
     let exporter = Exporter::start(
+        0,
         config,
         identity(Path::new("/nowhere")),
         Arc::new(Context::default()),

@@ -39,11 +39,11 @@ pub(crate) struct Inserts {
 }
 
 impl Inserts {
-    /// Looks at once: what is wrong is known before events are.
-    pub(super) fn open(mut target: impl Target) -> io::Result<Self> {
+    /// Looks at once, on a thread of this name: what is wrong is known before events are.
+    pub(super) fn open(thread: &str, mut target: impl Target) -> io::Result<Self> {
         let (to, bodies) = sync_channel::<Vec<u8>>(1);
         let (done, answers) = sync_channel(1);
-        std::thread::Builder::new().name("log-insert".into()).spawn(move || {
+        std::thread::Builder::new().name(thread.to_owned()).spawn(move || {
             let mut answer = target.look();
             loop {
                 if done.send(answer).is_err() {

@@ -31,7 +31,7 @@ fn exporter(collector: SocketAddr, spool: &Path, spool_mb: u32, tls: Option<Expo
     let transport = if tls.is_some() { ExportTransport::Tls } else { ExportTransport::Tcp };
     let config =
         ExporterConfig { spool_mb, tls, ..super::config(ExportProtocol::Syslog, transport, collector) };
-    Exporter::start(config, identity(spool), Arc::new(Context::default()), &Arc::from([])).unwrap()
+    Exporter::start(0, config, identity(spool), Arc::new(Context::default()), &Arc::from([])).unwrap()
 }
 
 /// The next counted message (RFC 5425 §4.3): the number of the subscriber in it.
