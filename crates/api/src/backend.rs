@@ -7,7 +7,7 @@ use crate::filter::{
 use crate::types::{
     CapturedPacket, ConfigText, Counters, Deleted, Deterministic, Event, Graph, Health, Instance, Interface,
     Mapping, Memory, Neighbour, PoolAddress, PortMapping, ReloadReport, Route, Session, SessionKey,
-    Subscriber, TraceRecord, Translator, Version, Worker,
+    Subscriber, Thread, TraceRecord, Translator, Version, Worker,
 };
 
 /// One step of a stream.
@@ -65,6 +65,8 @@ pub trait Backend: Send + Sync + 'static {
     fn memory(&self) -> Result<Vec<Memory>, Failure>;
     /// Counters.
     fn counters(&self) -> Result<Counters, Failure>;
+    /// All threads of the daemon.
+    fn threads(&self) -> Result<Vec<Thread>, Failure>;
     /// Workers with clocks per stage.
     fn workers(&self) -> Result<Vec<Worker>, Failure>;
     /// The stage list with counts.

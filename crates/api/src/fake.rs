@@ -16,7 +16,8 @@ use crate::types::{
     AddressMapping, AddressShare, AddressState, Behaviour, Block, CapturedPacket, ConfigText, Counters,
     Deleted, Deterministic, DropCount, EngineCounter, Event, Graph, GraphNode, Health, Instance, Interface,
     Mapping, Memory, NamedCount, Neighbour, PoolAddress, PortMapping, ReloadChange, ReloadReport, Route,
-    Session, SessionKey, StageClocks, StateCount, Subscriber, TraceRecord, Translator, Version, Worker,
+    Session, SessionKey, StageClocks, StateCount, Subscriber, Thread, TraceRecord, Translator, Version,
+    Worker,
 };
 
 /// A backend with fixed answers.
@@ -470,6 +471,22 @@ impl Backend for Fake {
         Ok(counters)
     }
 
+    fn threads(&self) -> Result<Vec<Thread>, Failure> {
+        let thread = |id, name: &str, role: &str, cpus: &str, last_cpu| Thread {
+            id,
+            name: name.into(),
+            role: role.into(),
+            cpus: cpus.into(),
+            last_cpu: Some(last_cpu),
+        };
+        Ok(vec![
+            thread(4_200, "carrack", "main", "0-1,8", 1),
+            thread(4_203, "nat-worker-0", "nat-worker", "2", 2),
+            thread(4_205, "carrack-control", "control", "0-1,8", 8),
+            thread(4_206, "log0-flows", "exporter", "10", 10),
+        ])
+    }
+
     fn workers(&self) -> Result<Vec<Worker>, Failure> {
         let stage = |name: &str, clocks| StageClocks {
             stage: name.into(),
@@ -480,6 +497,7 @@ impl Backend for Fake {
         Ok(vec![Worker {
             worker: 0,
             state: "running".into(),
+            thread: self.threads()?.into_iter().find(|thread| thread.name == "nat-worker-0"),
             generation: 1,
             bursts: 31_250,
             packets: 1_000_000,

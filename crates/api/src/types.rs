@@ -10,7 +10,8 @@ mod translation;
 
 pub use crate::failure::ErrorBody;
 pub use counters::{
-    Counters, EngineCounter, Graph, GraphNode, NamedCount, ReasonCount, StageClocks, Worker, WorkerAccounts,
+    Counters, EngineCounter, Graph, GraphNode, NamedCount, ReasonCount, StageClocks, Thread, Worker,
+    WorkerAccounts,
 };
 pub use live::{
     CapturedPacket, ConfigText, EVENT_KINDS, Event, Health, ReloadChange, ReloadReport, TraceRecord, Version,

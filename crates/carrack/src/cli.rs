@@ -204,8 +204,10 @@ pub enum Show {
         #[arg(long)]
         all: bool,
     },
-    /// Workers: clocks per packet and stage, burst size, idle share.
+    /// Workers: their CPUs, clocks per packet and stage, burst size, idle share; then the other threads.
     Workers,
+    /// All threads of the daemon: what each does, and on which CPUs.
+    Threads,
     /// The packet's way, stage by stage, with counts.
     Graph,
     /// The last events: port blocks, address bindings, mappings that hosts asked for, refusals, thresholds.

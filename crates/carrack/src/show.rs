@@ -8,7 +8,7 @@ mod translation;
 use std::io::{self, BufWriter, Write};
 
 use carrack_api::client::Client;
-use carrack_api::types::{ConfigText, Event, Health, Version};
+use carrack_api::types::{ConfigText, Event, Health, Thread, Version, Worker};
 use carrack_api::{CounterQuery, EventQuery, NoQuery, Params};
 
 use crate::cli::{Show, ShowNat, ShowPcp};
@@ -30,7 +30,11 @@ pub fn run(client: &Client, what: Show, json: bool) -> Outcome {
             let query = CounterQuery { nonzero: (!all).then_some(true) };
             answer(client, "/v1/counters", &query, json, packets::counters)
         }
-        Show::Workers => answer(client, "/v1/workers", &NoQuery {}, json, packets::workers),
+        Show::Workers if json => {
+            answer::<Vec<Worker>>(client, "/v1/workers", &NoQuery {}, json, packets::workers)
+        }
+        Show::Workers => workers(client),
+        Show::Threads => answer(client, "/v1/threads", &NoQuery {}, json, packets::threads),
         Show::Graph => answer(client, "/v1/graph", &NoQuery {}, json, packets::graph),
         Show::Events { kind, limit } => {
             let query = EventQuery { kind, after: None, limit: Some(limit) };
@@ -40,6 +44,18 @@ pub fn run(client: &Client, what: Show, json: bool) -> Outcome {
         Show::Version => answer(client, "/v1/version", &NoQuery {}, json, version),
         Show::Health => answer(client, "/v1/health", &NoQuery {}, json, health),
     }
+}
+
+/// Workers, and the threads beside them.
+fn workers(client: &Client) -> Outcome {
+    let mut out = BufWriter::new(io::stdout().lock());
+    packets::workers(&mut out, client.get("/v1/workers", &NoQuery {})?)?;
+    let mut threads: Vec<Thread> = client.get("/v1/threads", &NoQuery {})?;
+    threads.retain(|thread| thread.role != "nat-worker");
+    writeln!(out)?;
+    packets::threads(&mut out, threads)?;
+    out.flush()?;
+    Ok(())
 }
 
 fn nat(client: &Client, what: ShowNat, json: bool) -> Outcome {

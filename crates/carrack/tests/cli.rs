@@ -79,6 +79,7 @@ fn every_show_command_prints_its_golden_table() {
         "nat deterministic --outside 198.51.100.1 --outside-port 1500",
         "counters",
         "workers",
+        "threads",
         "graph",
         "events",
         "config",
@@ -107,6 +108,7 @@ fn every_show_command_prints_one_json_value() {
         "nat deterministic --inside 100.64.0.5",
         "counters",
         "workers",
+        "threads",
         "graph",
         "events",
         "config",
@@ -117,6 +119,100 @@ fn every_show_command_prints_one_json_value() {
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert!(value.is_array() || value.is_object(), "{what}: {text}");
     }
+}
+
+/// A daemon of its own on in-process ports; killed when the test ends early.
+struct Running(std::process::Child, TempDir);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Running {
+    /// Starts `carrack run` on this text, its run directory and two ports put before it.
+    fn start(text: &str) -> Self {
+        let directory = TempDir::new().unwrap();
+        let file = directory.path().join("carrack.toml");
+        let ports = "[[interface]]\nname = \"a\"\ndevice = \"mem:a\"\nside = \"inside\"\naddress = [\"10.0.0.1/24\"]\n\
+                     [[interface]]\nname = \"b\"\ndevice = \"mem:b\"\nside = \"outside\"\naddress = [\"192.0.2.1/24\"]\n";
+        let system = format!("[system]\nrun_dir = \"{}\"\n", directory.path().join("run").display());
+        std::fs::write(&file, format!("{system}{text}\n{ports}")).unwrap();
+        let mut command = carrack();
+        command.arg("run").arg("-c").arg(&file).stderr(Stdio::piped());
+        Self(command.spawn().unwrap(), directory)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.1.path().join("run/api.sock")
+    }
+
+    fn signal(&self, signal: &str) {
+        assert!(Command::new("kill").args([signal, &self.0.id().to_string()]).status().unwrap().success());
+    }
+
+    /// Lines of its log until one has this text.
+    fn log_until(&mut self, text: &str) -> Vec<String> {
+        let mut lines = BufReader::new(self.0.stderr.as_mut().unwrap()).lines();
+        let mut all = Vec::new();
+        while !all.last().is_some_and(|line: &String| line.contains(text)) {
+            all.push(lines.next().unwrap_or_else(|| panic!("`{text}` never came: {all:#?}")).unwrap());
+        }
+        all
+    }
+}
+
+#[test]
+fn every_thread_has_a_name_of_its_own_a_role_and_its_cpus() {
+    let exporter = |name: &str| {
+        format!(
+            "[[logging.exporter]]\nname = \"{name}\"\nprotocol = \"syslog\"\ncollector = \"127.0.0.1:9\"\n"
+        )
+    };
+    let text = format!(
+        "[workers]\ncount = 11\n[memory]\nhuge_pages = \"off\"\nframes = 8_192\nsessions = 16_384\nmappings = 16_384\n\
+         subscribers = 1_024\n[logging]\ncores = [0]\n{}{}",
+        exporter("collector-of-the-north-1"),
+        exporter("collector-of-the-north-2")
+    );
+    let mut daemon = Running::start(&text);
+    daemon.log_until("managed at");
+    let json = |args: &str| -> Vec<serde_json::Value> {
+        let output = at(&daemon.socket(), args);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let threads = json("show threads --json");
+    let of = |role: &str| {
+        let own = threads.iter().filter(|thread| thread["role"] == role);
+        own.map(|thread| (thread["name"].as_str().unwrap(), thread["cpus"].as_str().unwrap()))
+            .collect::<Vec<_>>()
+    };
+    let mut names: Vec<&str> = threads.iter().map(|thread| thread["name"].as_str().unwrap()).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), threads.len(), "two threads have one name: {threads:#?}");
+    assert_eq!(of("exporter"), [("log0-collector-", "0"), ("log1-collector-", "0")]);
+    let workers = of("nat-worker");
+    assert_eq!((workers.len(), workers[10].0), (11, "nat-worker-10"));
+    for (role, count) in [("main", 1), ("control", 1), ("signals", 1), ("log", 1), ("other", 0), ("dpdk", 0)]
+    {
+        assert_eq!(of(role).len(), count, "{role}: {threads:#?}");
+    }
+    assert!(!of("api").is_empty());
+    let all = json("show workers --json");
+    assert_eq!(all.len(), 11);
+    for (worker, (name, cpus)) in all.iter().zip(&workers) {
+        let thread = &worker["thread"];
+        assert_eq!(
+            (&thread["name"], &thread["role"], &thread["cpus"]),
+            (&(*name).into(), &"nat-worker".into(), &(*cpus).into())
+        );
+    }
+    daemon.signal("-TERM");
+    assert_eq!(daemon.0.wait().unwrap().code(), Some(0));
 }
 
 #[test]

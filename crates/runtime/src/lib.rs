@@ -27,6 +27,7 @@ mod request;
 mod shared;
 mod stats;
 mod stream;
+mod threads;
 mod worker_loop;
 
 pub use board::Board;
@@ -44,4 +45,5 @@ pub use request::{CaptureSpec, RequestError, TraceSpec};
 pub use shared::{ControlCounters, EndReason, WorkerState};
 pub use stats::{LoopStats, PortReport};
 pub use stream::{Next, Rows, Stream};
+pub use threads::{ThreadRow, threads};
 pub use worker_loop::Idle;

@@ -26,7 +26,7 @@ use crate::params::nearest;
 use crate::pcapng;
 use crate::types::{
     BatchDelete, ConfigText, Counters, Deleted, Deterministic, Event, Graph, Health, Instance, Interface,
-    Mapping, Memory, Neighbour, PoolAddress, PortMapping, ReloadReport, Route, Session, Subscriber,
+    Mapping, Memory, Neighbour, PoolAddress, PortMapping, ReloadReport, Route, Session, Subscriber, Thread,
     TraceRecord, Translator, Version, Worker,
 };
 
@@ -72,6 +72,7 @@ fn documented() -> OpenApiRouter<Shared> {
         .routes(routes!(deterministic))
         .routes(routes!(counters))
         .routes(routes!(workers))
+        .routes(routes!(threads))
         .routes(routes!(graph))
         .routes(routes!(events))
         .routes(routes!(capture))
@@ -335,10 +336,17 @@ async fn counters(State(shared): State<Shared>, Query(query): Query<CounterQuery
 }
 
 #[utoipa::path(get, path = "/v1/workers", tag = "packets", params(NoQuery), responses(
-    (status = 200, description = "Every worker with clocks per stage.", body = Vec<Worker>),
+    (status = 200, description = "Every worker with its CPUs and clocks per stage.", body = Vec<Worker>),
     (status = "default", description = "What went wrong.", body = ErrorBody)))]
 async fn workers(State(shared): State<Shared>, Query(_): Query<NoQuery>) -> Answer<Vec<Worker>> {
     ask(shared, |backend| backend.workers()).await
+}
+
+#[utoipa::path(get, path = "/v1/threads", tag = "packets", params(NoQuery), responses(
+    (status = 200, description = "Every thread with its role and CPUs.", body = Vec<Thread>),
+    (status = "default", description = "What went wrong.", body = ErrorBody)))]
+async fn threads(State(shared): State<Shared>, Query(_): Query<NoQuery>) -> Answer<Vec<Thread>> {
+    ask(shared, |backend| backend.threads()).await
 }
 
 #[utoipa::path(get, path = "/v1/graph", tag = "packets", params(NoQuery), responses(

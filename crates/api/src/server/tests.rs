@@ -80,6 +80,7 @@ fn every_documented_path_answers_and_every_promised_one_is_documented() {
         "/v1/nat/deterministic",
         "/v1/counters",
         "/v1/workers",
+        "/v1/threads",
         "/v1/graph",
         "/v1/events",
         "/v1/capture",

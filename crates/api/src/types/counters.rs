@@ -176,6 +176,23 @@ pub struct StageClocks {
     pub clocks_per_packet: f64,
 }
 
+/// One thread of the daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Thread {
+    /// The kernel's number of it.
+    pub id: u32,
+    /// Its name, as `ps -L` and `top -H` show it; no other has the same.
+    pub name: String,
+    /// What it does: `main` waits for the end, `nat-worker` forwards packets, `control` owns host and configuration,
+    /// `state` writes the file of port control, `signals`, `api` answers management, `log` takes events from the workers,
+    /// `store` and `exporter` hand them on, `dpdk` is DPDK's own, `other` somebody else's.
+    pub role: String,
+    /// CPUs it may run on, as the kernel writes them: `0-3,8`.
+    pub cpus: String,
+    /// CPU it ran on last.
+    pub last_cpu: Option<u16>,
+}
+
 /// One worker thread.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Worker {
@@ -183,6 +200,9 @@ pub struct Worker {
     pub worker: u8,
     /// `running`, `ended` or `failed`.
     pub state: String,
+    /// Its thread, with its role and CPUs; none once it has ended.
+    #[serde(default)]
+    pub thread: Option<Thread>,
     /// Configuration generation it forwards by.
     pub generation: u64,
     /// Bursts that held at least one packet.

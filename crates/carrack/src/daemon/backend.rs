@@ -7,7 +7,7 @@ use std::time::Duration;
 use carrack_api::types::{
     CapturedPacket, ConfigText, Counters, Deleted, Deterministic, EVENT_KINDS, EngineCounter, Event, Graph,
     Health, Instance, Interface, Mapping, Memory, Neighbour, PoolAddress, PortMapping, ReloadChange,
-    ReloadReport, Route, Session, SessionKey, Subscriber, TraceRecord, Translator, Version, Worker,
+    ReloadReport, Route, Session, SessionKey, Subscriber, Thread, TraceRecord, Translator, Version, Worker,
 };
 use carrack_api::{
     Backend, DeterministicQuery, EventQuery, Failure, Kind, PacketQuery, PortMappingDelete, PortMappingQuery,
@@ -22,7 +22,9 @@ use carrack_natlog::Service;
 use carrack_natlog::context::Context;
 use carrack_pipeline::mailbox::PacketFilter;
 use carrack_pipeline::snapshot::Snapshot;
-use carrack_runtime::{CaptureSpec, EVENTS_KEPT, Handle, ReloadError, RequestError, TraceSpec, WorkerState};
+use carrack_runtime::{
+    CaptureSpec, EVENTS_KEPT, Handle, ReloadError, RequestError, TraceSpec, WorkerReport, WorkerState,
+};
 
 use super::rows::{self, Names};
 use super::{summary, translation};
@@ -372,7 +374,16 @@ impl Backend for Daemon {
 
     fn workers(&self) -> Result<Vec<Worker>, Failure> {
         let generation = self.handle.generation();
-        Ok(self.handle.workers().iter().map(|w| summary::worker(w, generation)).collect())
+        let threads = carrack_runtime::threads();
+        let worker = |report: &WorkerReport| Worker {
+            thread: threads.iter().find(|row| row.is_of(report.id)).map(summary::thread),
+            ..summary::worker(report, generation)
+        };
+        Ok(self.handle.workers().iter().map(worker).collect())
+    }
+
+    fn threads(&self) -> Result<Vec<Thread>, Failure> {
+        Ok(carrack_runtime::threads().iter().map(summary::thread).collect())
     }
 
     fn graph(&self) -> Result<Graph, Failure> {

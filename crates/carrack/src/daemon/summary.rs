@@ -1,13 +1,13 @@
 //! What is computed rather than copied: the stage graph, worker figures, counters.
 
 use carrack_alg::{Note, Protocol};
-use carrack_api::types::{EngineCounter, Graph, GraphNode, NamedCount, StageClocks, Worker};
+use carrack_api::types::{EngineCounter, Graph, GraphNode, NamedCount, StageClocks, Thread, Worker};
 use carrack_base::counters::Accounts;
 use carrack_base::{REASONS, Reason};
 use carrack_nat::GatewayCounts;
 use carrack_natlog::{ExporterReport, StoreReport};
 use carrack_pipeline::stats::{STAGES, Stage, WorkerStats};
-use carrack_runtime::{ControlCounters, WorkerReport};
+use carrack_runtime::{ControlCounters, ThreadRow, WorkerReport};
 
 /// The stages with what ended in each. `packets` of a stage are those that nothing before it ended; packets that come
 /// from other workers join before the NAT, the router's own before forwarding.
@@ -67,6 +67,17 @@ fn stage_of(reason: Reason) -> Stage {
     }
 }
 
+pub(super) fn thread(row: &ThreadRow) -> Thread {
+    Thread {
+        id: row.id,
+        name: row.name.clone(),
+        role: row.role.unwrap_or("other").into(),
+        cpus: row.cpus.clone(),
+        last_cpu: row.last_cpu,
+    }
+}
+
+/// All but its thread.
 pub(super) fn worker(report: &WorkerReport, generation: u64) -> Worker {
     let (stats, loops) = (&report.stats, &report.loops);
     let per = |a: u64, b: u64| if b == 0 { 0.0 } else { a as f64 / b as f64 };
@@ -92,6 +103,7 @@ pub(super) fn worker(report: &WorkerReport, generation: u64) -> Worker {
             carrack_runtime::WorkerState::Panicked => "failed",
         }
         .into(),
+        thread: None,
         generation,
         bursts: stats.bursts,
         packets: stats.packets,

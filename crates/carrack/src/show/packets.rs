@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use carrack_api::types::{Counters, Graph, Worker};
+use carrack_api::types::{Counters, Graph, Thread, Worker};
 
 use crate::human::{bytes, number, signed};
 use crate::table::{Table, left, right};
@@ -46,10 +46,26 @@ pub fn counters(out: &mut dyn Write, c: Counters) -> io::Result<()> {
     table.print(out, "")
 }
 
+/// CPUs, or that they are not known.
+fn cpus(thread: Option<&Thread>) -> String {
+    thread.map(|thread| thread.cpus.clone()).filter(|cpus| !cpus.is_empty()).unwrap_or_else(|| "-".into())
+}
+
+pub fn threads(out: &mut dyn Write, all: Vec<Thread>) -> io::Result<()> {
+    let mut table =
+        Table::new(&[left("THREAD"), left("ROLE"), left("CPUS"), right("LAST ON CPU"), right("ID")]);
+    for t in all {
+        let (cpus, last) = (cpus(Some(&t)), t.last_cpu.map_or_else(|| "-".into(), |cpu| cpu.to_string()));
+        table.row(vec![t.name, t.role, cpus, last, t.id.to_string()]);
+    }
+    table.print(out, "no threads")
+}
+
 pub fn workers(out: &mut dyn Write, all: Vec<Worker>) -> io::Result<()> {
     let mut table = Table::new(&[
         right("WORKER"),
         left("STATE"),
+        left("CPUS"),
         right("GENERATION"),
         right("PACKETS"),
         right("PACKETS/BURST"),
@@ -62,6 +78,7 @@ pub fn workers(out: &mut dyn Write, all: Vec<Worker>) -> io::Result<()> {
         table.row(vec![
             w.worker.to_string(),
             w.state.clone(),
+            cpus(w.thread.as_ref()),
             number(w.generation),
             number(w.packets),
             format!("{:.1}", w.packets_per_burst),
