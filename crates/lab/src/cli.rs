@@ -18,6 +18,7 @@ use crate::memif;
 use crate::nat64;
 use crate::plan::{self, Ns};
 use crate::report::{self, Report, say};
+use crate::rig::{self, pages};
 use crate::router::{self, Io, Router};
 use crate::siit;
 use crate::traffic::{self, TrafficArgs};
@@ -66,6 +67,8 @@ enum Action {
         json: bool,
     },
     /// Take a lab down; also clears what a killed one left.
+    ///
+    /// Whatever the name, huge pages that a killed `carrack lab memif` or `bison` had reserved are given back too.
     Down {
         #[command(flatten)]
         name: Name,
@@ -95,7 +98,8 @@ enum Action {
     ///
     /// Starts this daemon between two `dpdk-testpmd` (Debian package dpdk-dev): one generates 1 flow, then many, the
     /// other swaps addresses and ports and sends everything back. Shows what testpmd sent and received beside the
-    /// daemon's own counters. Takes about 700 MiB of huge pages while it runs, which it reserves and gives back.
+    /// daemon's own counters. Takes about 700 MiB of huge pages while it runs, which it reserves and gives back; killed, it
+    /// leaves that to `carrack lab down` or to the next laboratory.
     #[command(
         after_help = "Examples:\n  sudo carrack lab memif\n  sudo carrack lab memif --flows 1,1000,65536 --seconds 10 --json"
     )]
@@ -126,7 +130,7 @@ enum Action {
     /// to `dpdk-testpmd` (Debian package dpdk-dev), which sends everything back, and deletes random sessions through the
     /// management API meanwhile. Shows the published figures beside the measured ones, and whether the generator misses
     /// exactly the packets that carrack counted as dropped. Takes about 1.2 GiB of huge pages for 2 M sessions while it
-    /// runs, which it reserves and gives back.
+    /// runs, which it reserves and gives back; killed, it leaves that to `carrack lab down` or to the next laboratory.
     #[command(
         after_help = "Examples:\n  sudo carrack lab bison\n  sudo carrack lab bison --sessions 65536 --seconds 5 --rate 500000 --deletions 20000 --json"
     )]
@@ -509,8 +513,15 @@ fn down(name: &str, json: bool) -> Result<ExitCode> {
         bail!("taking a lab down needs root: run the same command with sudo");
     }
     let was_there = Lab::down_by_name(name)?;
+    let given_back_mib = rig::clear_left();
+    if given_back_mib > 0 && !json {
+        say(&format!(
+            "{given_back_mib} MiB of huge pages that a killed laboratory had reserved are given back."
+        ));
+    }
     say(&match (json, was_there) {
-        (true, _) => serde_json::json!({ "name": name, "was_there": was_there }).to_string(),
+        (true, _) => serde_json::json!({ "name": name, "was_there": was_there, "huge_pages_given_back_mib": given_back_mib })
+            .to_string(),
         (false, true) => format!("Lab `{name}` is down."),
         (false, false) => format!("There is no lab `{name}`; `carrack lab list` shows those there are."),
     });
@@ -523,6 +534,12 @@ fn list(json: bool) -> Result<ExitCode> {
         let row = |(name, router, up): (String, String, bool)| serde_json::json!({ "name": name, "router": router, "up": up });
         say(&serde_json::Value::from_iter(labs.into_iter().map(row)).to_string());
         return Ok(ExitCode::SUCCESS);
+    }
+    let left_mib = pages::left();
+    if left_mib > 0 {
+        say(&format!(
+            "A killed laboratory has left {left_mib} MiB of huge pages reserved: give them back with `carrack lab down`.\n"
+        ));
     }
     if labs.is_empty() {
         say("no labs; `carrack lab up` brings one up");

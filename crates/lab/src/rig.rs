@@ -58,6 +58,14 @@ const PREFIX: &str = "rig-";
 const DAEMON_LOG: &str = "carrack.log";
 const OWNER: &str = "owner.json";
 
+/// Clears what killed laboratories have left: directories, files of DPDK, huge pages. Says how much memory they had
+/// reserved, MiB.
+pub(crate) fn clear_left() -> u64 {
+    clear_dead();
+    carrack_io_dpdk::remove_stale_files();
+    pages::give_back_left()
+}
+
 /// Removes directories whose owner is gone.
 fn clear_dead() {
     for entry in fs::read_dir(state::ROOT).into_iter().flatten().flatten() {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::process::Identity;
 use crate::state;
 
+const KERNEL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 const TOTAL: &str = "nr_hugepages";
 const FREE: &str = "free_hugepages";
 /// Of the free ones, those that somebody has mapped and not touched yet.
@@ -34,7 +35,7 @@ impl Pages {
     /// # Errors
     /// When the kernel has no such pages or not as many together; then nothing stays reserved.
     pub fn reserve(mib: u64) -> Result<Pages> {
-        Pages::reserve_at(mib, Path::new("/sys/kernel/mm/hugepages/hugepages-2048kB"), Path::new(state::ROOT))
+        Pages::reserve_at(mib, Path::new(KERNEL), Path::new(state::ROOT))
     }
 
     fn reserve_at(mib: u64, kernel: &Path, records: &Path) -> Result<Pages> {
@@ -45,9 +46,7 @@ impl Pages {
         fs::create_dir_all(records)?;
         let record = records.join(format!("pages-{}.json", std::process::id()));
         let mut pages = Pages { added: wanted, kernel: kernel.to_owned(), record };
-        let owner =
-            Identity::of(std::process::id() as i32, "carrack lab").context("cannot read /proc/self")?;
-        fs::write(&pages.record, serde_json::to_vec(&Record { owner, added: wanted })?)?;
+        pages.keep_record()?;
         // All of them anew: free ones may be meant for somebody who starts in a moment.
         write(kernel, before + wanted).context("cannot reserve huge pages: run as root")?;
         let added = || read(kernel, TOTAL).unwrap_or(before).saturating_sub(before).min(wanted);
@@ -62,6 +61,8 @@ impl Pages {
             let _ = write(kernel, before + wanted);
         }
         pages.added = added();
+        // Whoever gives them back after us must not give back what the kernel never gave.
+        pages.keep_record()?;
         if pages.added + free < wanted {
             bail!(
                 "{mib} MiB of huge pages are needed and {} MiB are there: memory is short or in pieces. Stop what is not \
@@ -71,6 +72,25 @@ impl Pages {
         }
         Ok(pages)
     }
+}
+
+impl Pages {
+    fn keep_record(&self) -> Result<()> {
+        let owner =
+            Identity::of(std::process::id() as i32, "carrack lab").context("cannot read /proc/self")?;
+        let record = Record { owner, added: self.added };
+        Ok(fs::write(&self.record, serde_json::to_vec(&record)?)?)
+    }
+}
+
+/// Gives back what killed laboratories have left reserved; MiB.
+pub(crate) fn give_back_left() -> u64 {
+    give_back_of_the_dead(Path::new(KERNEL), Path::new(state::ROOT)) * 2
+}
+
+/// What killed laboratories have left reserved, MiB.
+pub(crate) fn left() -> u64 {
+    of_the_dead(Path::new(state::ROOT)).map(|(_, added)| added).sum::<u64>() * 2
 }
 
 impl Drop for Pages {
@@ -89,19 +109,29 @@ fn give_back(kernel: &Path, pages: u64) {
     }
 }
 
-fn give_back_of_the_dead(kernel: &Path, records: &Path) {
-    for entry in fs::read_dir(records).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        if !name.to_str().is_some_and(|name| name.starts_with("pages-")) {
-            continue;
-        }
-        let record: Option<Record> =
-            fs::read(entry.path()).ok().and_then(|text| serde_json::from_slice(&text).ok());
-        if let Some(record) = record.filter(|record| !record.owner.alive()) {
-            give_back(kernel, record.added);
-            let _ = fs::remove_file(entry.path());
+/// Says how many pages.
+fn give_back_of_the_dead(kernel: &Path, records: &Path) -> u64 {
+    let mut pages = 0;
+    for (record, added) in of_the_dead(records) {
+        // Of two that look at once, the one that removes it.
+        if fs::remove_file(record).is_ok() {
+            give_back(kernel, added);
+            pages += added;
         }
     }
+    pages
+}
+
+/// Records of laboratories that are gone, and the pages of each.
+fn of_the_dead(records: &Path) -> impl Iterator<Item = (PathBuf, u64)> {
+    fs::read_dir(records).into_iter().flatten().flatten().filter_map(|entry| {
+        let name = entry.file_name();
+        if !name.to_str().is_some_and(|name| name.starts_with("pages-")) {
+            return None;
+        }
+        let record: Record = serde_json::from_slice(&fs::read(entry.path()).ok()?).ok()?;
+        (!record.owner.alive()).then(|| (entry.path(), record.added))
+    })
 }
 
 fn read(kernel: &Path, name: &str) -> Option<u64> {

@@ -30,6 +30,22 @@ fn pages_of_a_killed_laboratory_are_given_back_by_the_next() {
 }
 
 #[test]
+fn pages_of_a_killed_laboratory_are_given_back_without_another_and_those_of_a_living_one_are_not() {
+    let (kernel, records) = (kernel(150, 150), tempfile::tempdir().unwrap());
+    let pages = Pages::reserve_at(20, kernel.path(), records.path()).unwrap();
+    let owner = Identity { pid: 1, start_ticks: u64::MAX, what: "gone".to_owned() };
+    let text = serde_json::to_vec(&Record { owner, added: 100 }).unwrap();
+    fs::write(records.path().join("pages-1.json"), text).unwrap();
+    assert_eq!(of_the_dead(records.path()).map(|(_, added)| added).collect::<Vec<_>>(), [100]);
+    assert_eq!(give_back_of_the_dead(kernel.path(), records.path()), 100);
+    assert_eq!(read(kernel.path(), TOTAL), Some(60), "150 and 10 of the living one");
+    assert_eq!(give_back_of_the_dead(kernel.path(), records.path()), 0);
+    drop(pages);
+    assert_eq!(read(kernel.path(), TOTAL), Some(50));
+    assert_eq!(fs::read_dir(records.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn a_kernel_without_such_pages_is_refused() {
     let (nothing, records) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let error = Pages::reserve_at(2, nothing.path(), records.path()).map(|_| ()).unwrap_err();
