@@ -5,11 +5,13 @@ use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::node;
+use crate::{node, until};
 
 const KIB_4: usize = 4 << 10;
 const MIB_2: usize = 2 << 20;
 const GIB_1: usize = 1 << 30;
+/// Memory touched at once; between two such pieces is looked whether it is still wanted.
+const PIECE: usize = 32 << 20;
 /// Every array starts on a cache line.
 const LINE: usize = 64;
 
@@ -96,6 +98,11 @@ pub enum ArenaError {
         /// Pages of that size that are free, as far as the kernel tells.
         free: Option<usize>,
     },
+    /// It was not wanted any more before it was ready: see [`Until`](crate::Until).
+    GivenUp {
+        /// The arena's name.
+        arena: String,
+    },
     /// The arena is too small for the array.
     Exhausted {
         /// The arena's name.
@@ -129,6 +136,7 @@ impl fmt::Display for ArenaError {
                      tables smaller, or allow other pages with huge_pages = \"auto\""
                 )
             }
+            ArenaError::GivenUp { arena } => write!(f, "arena `{arena}`: given up, as was asked for"),
             ArenaError::Exhausted { arena, wanted_bytes, left_bytes } => write!(
                 f,
                 "arena `{arena}`: a table needs {wanted_bytes} bytes but {left_bytes} are left; create the arena with \
@@ -142,7 +150,7 @@ impl std::error::Error for ArenaError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             ArenaError::NoMemory { source, .. } => Some(source),
-            ArenaError::HugePages { .. } | ArenaError::Exhausted { .. } => None,
+            ArenaError::HugePages { .. } | ArenaError::GivenUp { .. } | ArenaError::Exhausted { .. } => None,
         }
     }
 }
@@ -177,6 +185,14 @@ pub struct Arena {
 impl Arena {
     /// Maps and touches `bytes` (rounded up to whole pages). `name` appears in errors.
     pub fn new(name: &str, bytes: usize, preference: PagePreference) -> Result<Arena, ArenaError> {
+        let arena = Self::map(name, bytes, preference);
+        // Whatever it then said: what was given up half-way was not refused.
+        arena.map_err(
+            |error| if until::is_over() { ArenaError::GivenUp { arena: name.to_owned() } } else { error },
+        )
+    }
+
+    fn map(name: &str, bytes: usize, preference: PagePreference) -> Result<Arena, ArenaError> {
         let wanted = bytes.max(1);
         let only = match preference {
             PagePreference::Only1G => Some((GIB_1, libc::MAP_HUGE_1GB, PageKind::Huge1G)),
@@ -366,6 +382,18 @@ fn map_best(bytes: usize, preference: PagePreference) -> std::io::Result<(Mappin
 
 /// Maps and touches `bytes` rounded up to `page`.
 fn map(bytes: usize, page: usize, flags: i32, transparent: bool) -> std::io::Result<Mapping> {
+    let mut mapping = reserve(bytes, page, flags, transparent)?;
+    let wanted = node::wanted();
+    if let Some(node) = wanted {
+        node::prefer(mapping.base, mapping.bytes, node);
+    }
+    touch(&mapping, until::is_over)?;
+    mapping.node = node::found(mapping.base, mapping.bytes, wanted);
+    Ok(mapping)
+}
+
+/// Maps `bytes` rounded up to `page`, not yet touched.
+fn reserve(bytes: usize, page: usize, flags: i32, transparent: bool) -> std::io::Result<Mapping> {
     let too_large = || std::io::Error::from_raw_os_error(libc::ENOMEM);
     let bytes = bytes.checked_next_multiple_of(page).ok_or_else(too_large)?;
     // Only transparent pages need the extra room: reserved ones come aligned.
@@ -384,17 +412,11 @@ fn map(bytes: usize, page: usize, flags: i32, transparent: bool) -> std::io::Res
     // SAFETY: shift < page, and for transparent pages `page` bytes more than `bytes` were mapped; else shift
     // is 0.
     let base = unsafe { raw.add(if transparent { shift } else { 0 }) };
-    let mut mapping = Mapping { base, bytes, raw, raw_bytes, node: None };
+    let mapping = Mapping { base, bytes, raw, raw_bytes, node: None };
     if transparent {
         // SAFETY: advice about our own mapping; failure only means small pages.
         unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
     }
-    let wanted = node::wanted();
-    if let Some(node) = wanted {
-        node::prefer(base, bytes, node);
-    }
-    touch(&mapping)?;
-    mapping.node = node::found(base, bytes, wanted);
     Ok(mapping)
 }
 
@@ -404,11 +426,22 @@ fn free_huge_pages(page_bytes: usize) -> Option<usize> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// Makes every page present, so that no first touch is left for later.
-fn touch(mapping: &Mapping) -> std::io::Result<()> {
-    // SAFETY: populating our own fresh mapping; it stays zero.
-    let done =
-        unsafe { libc::madvise(mapping.base.as_ptr().cast(), mapping.bytes, libc::MADV_POPULATE_WRITE) };
+/// Makes every page present, so that no first touch is left for later, or fewer when that is not wanted any more.
+fn touch(mapping: &Mapping, is_over: impl Fn() -> bool) -> std::io::Result<()> {
+    for start in (0..mapping.bytes).step_by(PIECE) {
+        if is_over() {
+            return Err(std::io::ErrorKind::Interrupted.into());
+        }
+        touch_piece(mapping, start, PIECE.min(mapping.bytes - start))?;
+    }
+    Ok(())
+}
+
+fn touch_piece(mapping: &Mapping, start: usize, bytes: usize) -> std::io::Result<()> {
+    // SAFETY: start < the mapping's length.
+    let base = unsafe { mapping.base.add(start) };
+    // SAFETY: populating our own fresh mapping; it stays zero. A piece that begins inside a page of a GiB populates it whole.
+    let done = unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE) };
     if done == 0 {
         return Ok(());
     }
@@ -417,9 +450,9 @@ fn touch(mapping: &Mapping) -> std::io::Result<()> {
         return Err(error);
     }
     // Kernels before 5.14 do not know the advice.
-    for offset in (0..mapping.bytes).step_by(KIB_4) {
+    for offset in (0..bytes).step_by(KIB_4) {
         // SAFETY: inside the mapping, which nobody else has yet; volatile, so that the write happens.
-        unsafe { mapping.base.add(offset).as_ptr().write_volatile(0) };
+        unsafe { base.add(offset).as_ptr().write_volatile(0) };
     }
     Ok(())
 }

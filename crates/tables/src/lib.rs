@@ -35,6 +35,7 @@ mod lpm6;
 mod node;
 mod ports;
 mod slab;
+mod until;
 
 pub use arena::{Arena, ArenaArray, ArenaError, Backing, PageKind, PagePreference, Plain};
 pub use deadline::{Deadlines, SweepPacer};
@@ -45,6 +46,7 @@ pub use lpm6::{Lpm6, Lpm6Builder};
 pub use node::Near;
 pub use ports::{Parity, PortMap};
 pub use slab::Slab;
+pub use until::Until;
 
 /// Asks the processor to fetch the cache line at `address`; never faults, whatever the address.
 #[inline(always)]

@@ -1,4 +1,7 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::*;
+use crate::Until;
 
 #[test]
 fn arrays_are_zero_aligned_disjoint_and_outlive_the_arena() {
@@ -68,15 +71,51 @@ fn every_preference_gives_usable_memory() {
     }
 }
 
+/// A byte for each page of 4 KiB, odd when it is in memory.
+fn present(mapping: &Mapping) -> Vec<u8> {
+    let mut present = vec![0u8; mapping.bytes / KIB_4];
+    // SAFETY: the mapping is alive and `present` has a byte for each of its pages.
+    let result = unsafe { libc::mincore(mapping.base.as_ptr().cast(), mapping.bytes, present.as_mut_ptr()) };
+    assert_eq!(result, 0);
+    present
+}
+
 #[test]
 fn all_pages_are_present_after_creation() {
     let arena = Arena::new("t", 8 << 20, PagePreference::Small).unwrap();
-    let mut present = vec![0u8; arena.bytes() / KIB_4];
-    // SAFETY: the mapping is alive and `present` has a byte for each of its pages.
-    let result =
-        unsafe { libc::mincore(arena.mapping.base.as_ptr().cast(), arena.bytes(), present.as_mut_ptr()) };
-    assert_eq!(result, 0);
+    let present = present(&arena.mapping);
     assert!(present.iter().all(|page| page & 1 == 1));
+}
+
+#[test]
+fn an_arena_that_is_not_wanted_any_more_is_given_up_and_the_next_one_is_made() {
+    let over = Arc::new(AtomicBool::new(true));
+    let until = Until::set(Arc::clone(&over));
+    for preference in [PagePreference::Huge, PagePreference::Small, PagePreference::Only2M] {
+        let given_up = Arena::new("t", 1 << 20, preference).unwrap_err();
+        assert!(matches!(&given_up, ArenaError::GivenUp { arena } if arena == "t"), "{given_up}");
+    }
+    // Of other threads it is none of the business.
+    std::thread::spawn(|| Arena::new("other", 1 << 20, PagePreference::Small)).join().unwrap().unwrap();
+    over.store(false, Ordering::Relaxed);
+    Arena::new("t", 1 << 20, PagePreference::Small).unwrap();
+    over.store(true, Ordering::Relaxed);
+    drop(until);
+    Arena::new("t", 1 << 20, PagePreference::Small).unwrap();
+}
+
+#[test]
+fn what_is_given_up_half_way_takes_no_more_memory() {
+    let mapping = reserve(3 * PIECE, KIB_4, 0, false).unwrap();
+    let looks = std::cell::Cell::new(0);
+    let is_over = || looks.replace(looks.get() + 1) == 1;
+    assert_eq!(touch(&mapping, is_over).unwrap_err().kind(), std::io::ErrorKind::Interrupted);
+    let present = present(&mapping);
+    assert!(present.iter().take(PIECE / KIB_4).all(|page| page & 1 == 1));
+    assert!(present.iter().skip(PIECE / KIB_4).all(|page| page & 1 == 0));
+    // What would have been touched is, when nobody ends it.
+    touch(&mapping, || false).unwrap();
+    assert!(self::present(&mapping).iter().all(|page| page & 1 == 1));
 }
 
 #[test]
