@@ -144,7 +144,7 @@ pub struct RunArgs {
 }
 
 const RUN_HELP: &str = "\
-Stops cleanly on SIGTERM and SIGINT; reads its configuration again on SIGHUP, as `carrack reload` does.
+Stops cleanly on SIGTERM and SIGINT, also while it still starts; reads its configuration again on SIGHUP, as `carrack reload` does.
 The socket is the one in the configuration's [api] table; --socket on the command line wins over it.
 
 Examples:

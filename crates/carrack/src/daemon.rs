@@ -1,6 +1,7 @@
 //! `carrack run`: configuration, threads, management, signals.
 
 mod backend;
+mod obedience;
 mod packet_line;
 mod rows;
 mod summary;
@@ -11,36 +12,50 @@ use std::sync::Arc;
 
 use carrack_api::Failure;
 use carrack_api::server::{Server, ServerOptions, TcpOptions};
-use carrack_base::thread::Thread;
 use carrack_config::{Config, PortFacts};
 use carrack_natlog::Service;
 use carrack_natlog::context::Context;
 use carrack_pipeline::snapshot::Snapshot;
-use carrack_runtime::{EndReason, Handle, RunOptions, Runtime, StartError};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
-use tracing::{error, info, warn};
+use carrack_runtime::{EndReason, EventSink, RunOptions, Runtime, StartError};
+use tracing::{info, warn};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::cli::{LogLevel, RunArgs};
 use crate::fail::{Fail, Outcome};
 use backend::Daemon;
+use obedience::Obedience;
 
 pub fn run(args: &RunArgs, socket: Option<&Path>) -> Outcome {
     log_to_stderr(args.log);
-    // Signals are taken before anything is touched: an early SIGTERM still ends in good order.
-    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
-        .map_err(|e| Failure::internal(format!("cannot take signals: {e}")))?;
-    let (config, warnings, snapshot) = read(&args.config)?;
+    // Signals are obeyed before anything is touched: an early SIGTERM ends the start, and in good order.
+    let obedience = Obedience::start()?;
+    let starting = obedience.starting();
+    let ended = |error: StartError| match error {
+        StartError::Ended => Ok(()),
+        error => Err(start_failure(error)),
+    };
+    // Millions of routes take their time.
+    let read = match starting.slowly((), || read(&args.config)) {
+        Ok(((), read)) => read,
+        Err(error) => return ended(error),
+    };
+    let (config, warnings, snapshot) = read?;
     let options = server_options(&config, socket);
     let system = config.system.name.clone();
     let devices = config.devices().map(|(port, spec)| (port.name.value.clone(), spec.to_string())).collect();
-    let run = RunOptions { verbose_dpdk: args.log >= LogLevel::Debug, ..RunOptions::default() };
-    let log =
+    let verbose_dpdk = args.log >= LogLevel::Debug;
+    let run = RunOptions { verbose_dpdk, starting, ..RunOptions::default() };
+    let mut log =
         Service::start(&config, Context::of(&config, &snapshot), unix_ms()).map_err(Failure::internal)?;
+    obedience.logs_to(&log);
     let sink = Box::new(log.clone());
-    let runtime =
-        Runtime::start_config(&args.config, config, warnings, run, Some(sink)).map_err(start_failure)?;
+    let runtime = match Runtime::start_config(&args.config, config, warnings, run, Some(sink)) {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            log.end(unix_ms() * 1_000_000);
+            return ended(error);
+        }
+    };
     let handle = runtime.handle();
     let daemon = Arc::new(Daemon::new(handle.clone(), log, system, devices));
     let server = Server::start(daemon.clone(), &options)?;
@@ -48,7 +63,9 @@ pub fn run(args: &RunArgs, socket: Option<&Path>) -> Outcome {
     if let Some(address) = server.tcp_address() {
         info!("managed at https://{address}, with the token");
     }
-    let end = serve_signals(signals, &daemon, &runtime, handle);
+    obedience.started(&daemon, handle);
+    let end = runtime.wait();
+    obedience.stop();
     server.stop();
     info!("stopping");
     runtime.stop();
@@ -88,7 +105,7 @@ fn start_failure(error: StartError) -> Fail {
             let _ = crate::check::print_diagnostics(&errors);
             Fail::Said(2)
         }
-        StartError::Failed(why) => Fail::Operation(Failure::internal(why)),
+        StartError::Failed(_) | StartError::Ended => Fail::Operation(Failure::internal(error.to_string())),
     }
 }
 
@@ -102,52 +119,6 @@ fn server_options(config: &Config, socket: Option<&Path>) -> ServerOptions {
             tls_cert: tcp.tls_cert.clone(),
             tls_key: tcp.tls_key.clone(),
         }),
-    }
-}
-
-/// Obeys signals on a thread of its own until the daemon ends, for whatever reason.
-fn serve_signals(mut signals: Signals, daemon: &Arc<Daemon>, runtime: &Runtime, handle: Handle) -> EndReason {
-    let closer = signals.handle();
-    let daemon = daemon.clone();
-    let obey = std::thread::Builder::new().name(Thread::Signals.name()).spawn(move || {
-        for signal in &mut signals {
-            if signal == SIGHUP {
-                reload(&daemon);
-            } else {
-                handle.shutdown();
-            }
-        }
-    });
-    let end = match obey {
-        Ok(thread) => {
-            let end = runtime.wait();
-            closer.close();
-            let _ = thread.join();
-            end
-        }
-        Err(error) => EndReason::Failed(format!("cannot start a thread for signals: {error}")),
-    };
-    closer.close();
-    end
-}
-
-fn reload(daemon: &Daemon) {
-    use carrack_api::Backend;
-    match daemon.reload() {
-        Ok(report) => {
-            for message in &report.messages {
-                warn!("{}", message.trim_end());
-            }
-            for c in &report.changes {
-                info!("{}: {} -> {} ({})", c.path, c.from, c.to, c.effect);
-            }
-            if report.applied {
-                info!("reloaded: {} changes, generation {}", report.changes.len(), report.generation);
-            } else {
-                error!("reload refused: nothing changed, generation {} goes on", report.generation);
-            }
-        }
-        Err(failure) => error!("reload failed: {failure}"),
     }
 }
 

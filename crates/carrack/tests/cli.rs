@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use carrack_api::fake::Fake;
 use carrack_api::server::{Server, ServerOptions};
@@ -153,6 +154,18 @@ impl Running {
         assert!(Command::new("kill").args([signal, &self.0.id().to_string()]).status().unwrap().success());
     }
 
+    /// Its exit code; it must end within ten seconds.
+    fn code(&mut self) -> Option<i32> {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(began.elapsed() < Duration::from_secs(10), "it does not end");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
     /// Lines of its log until one has this text.
     fn log_until(&mut self, text: &str) -> Vec<String> {
         let mut lines = BufReader::new(self.0.stderr.as_mut().unwrap()).lines();
@@ -212,7 +225,39 @@ fn every_thread_has_a_name_of_its_own_a_role_and_its_cpus() {
         );
     }
     daemon.signal("-TERM");
-    assert_eq!(daemon.0.wait().unwrap().code(), Some(0));
+    assert_eq!(daemon.code(), Some(0));
+}
+
+#[test]
+fn a_daemon_that_is_told_to_end_while_it_makes_its_tables_ends_at_once_and_tidies_up() {
+    let text = "[workers]\ncount = 2\n[memory]\nhuge_pages = \"off\"\nframes = 8_192\nsessions = 8_000_000\n\
+                mappings = 4_000_000\nsubscribers = 100_000\n";
+    let mut daemon = Running::start(text);
+    daemon.log_until("Memory budget in all");
+    daemon.signal("-TERM");
+    let told = Instant::now();
+    let code = daemon.code();
+    let took = told.elapsed();
+    let mut said = String::new();
+    daemon.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(took < Duration::from_secs(1), "{took:?}: {said}");
+    assert!(said.contains("told to end while starting") && !said.contains("managed at"), "{said}");
+    assert!(!daemon.socket().exists(), "the socket is left");
+    let held = std::fs::read_to_string(daemon.1.path().join("run/carrack.lock")).unwrap();
+    assert_eq!(held, "", "the run directory is still held");
+}
+
+#[test]
+fn a_reload_asked_for_while_it_starts_is_done_once_it_has_started() {
+    let text = "[memory]\nhuge_pages = \"off\"\nframes = 8_192\nsessions = 2_000_000\nmappings = 1_000_000\n\
+                subscribers = 100_000\n";
+    let mut daemon = Running::start(text);
+    daemon.log_until("Memory budget in all");
+    daemon.signal("-HUP");
+    daemon.log_until("reloaded: 0 changes");
+    daemon.signal("-TERM");
+    assert_eq!(daemon.code(), Some(0));
 }
 
 #[test]

@@ -18,4 +18,4 @@ pub use error::DpdkError;
 pub use offload::{GuardOptions, OffloadChange, OffloadError, OffloadGuard, restore_stale};
 pub use pool::{DpdkPool, PoolUsage};
 pub use port::{PortOptions, PortWatch, Spread, Steer, SteerBy};
-pub use stale::remove_stale_files;
+pub use stale::{OwnFiles, remove_stale_files};

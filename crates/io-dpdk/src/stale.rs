@@ -29,6 +29,16 @@ pub(crate) fn own_prefix() -> String {
     format!("{PREFIX}{}", std::process::id())
 }
 
+/// The files of this process's DPDK: removed when this goes.
+#[derive(Debug, Default)]
+pub struct OwnFiles(());
+
+impl Drop for OwnFiles {
+    fn drop(&mut self) {
+        remove_own_files();
+    }
+}
+
 /// Removes this process's run-time directory after DPDK has ended.
 pub(crate) fn remove_own_files() {
     remove_matching(&runtime_directory(), |pid| pid == std::process::id());

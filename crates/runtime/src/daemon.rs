@@ -19,7 +19,7 @@ use carrack_nat::row::MemoryRow;
 use carrack_nat::{Change as NatChange, WorkerGroup};
 use carrack_pipeline::snapshot::{Snapshot, WorkerSizes};
 use carrack_pipeline::{Handover, Plan, Worker, WorkerMail};
-use carrack_tables::{Near, PagePreference};
+use carrack_tables::{Near, PagePreference, Until};
 
 use crate::event_log::EventSink;
 use crate::handle::Handle;
@@ -33,6 +33,7 @@ use crate::port_control::PortControlSetup;
 use crate::processors::Processors;
 use crate::request::{InForce, Request, RequestError};
 use crate::shared::{EndReason, lock};
+use crate::starting::Starting;
 use crate::worker_loop::Idle;
 
 /// Packets on their way from one worker to another.
@@ -41,7 +42,7 @@ const HANDOVERS: usize = 2_048;
 const RELOAD: Duration = Duration::from_secs(3_600);
 
 /// What the one who starts the daemon decides.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct RunOptions {
     /// End once all input files are read and nothing moves any more.
     pub exit_when_idle: bool,
@@ -49,6 +50,8 @@ pub struct RunOptions {
     pub verbose_dpdk: bool,
     /// Ordinary memory that may be counted on, bytes; `None`: what the machine has.
     pub memory_available: Option<u64>,
+    /// Ends the start from another thread.
+    pub starting: Starting,
 }
 
 /// A running daemon. Dropping it ends it: threads first, then ports, then interfaces are set back.
@@ -57,7 +60,6 @@ pub struct Runtime {
     keep: Keep,
     notices: Vec<String>,
     warnings: Vec<Warning>,
-    _lock: RunLock,
 }
 
 /// What the daemon was told to be, for the next reload.
@@ -163,6 +165,20 @@ impl Runtime {
         options: RunOptions,
         sink: Option<Box<dyn EventSink>>,
     ) -> Result<Self, StartError> {
+        let starting = options.starting.clone();
+        let started = Self::start_unless_ended(path, config, warnings, options, sink);
+        // Whatever failed then: it was not let finish.
+        let is_over = |error| if starting.is_over() { StartError::Ended } else { error };
+        started.and_then(|runtime| starting.check().map(|()| runtime)).map_err(is_over)
+    }
+
+    fn start_unless_ended(
+        path: &Path,
+        config: Config,
+        warnings: Vec<Warning>,
+        options: RunOptions,
+        sink: Option<Box<dyn EventSink>>,
+    ) -> Result<Self, StartError> {
         refuse_missing_cpus(&config)?;
         let mut notices = budget(&config, options.memory_available)?;
         let told = notices.len();
@@ -172,10 +188,12 @@ impl Runtime {
                 "Process {pid} held the run directory and died; what it left behind is tidied up."
             ));
         }
+        let starting = options.starting;
         let group = WorkerGroup::new(config.workers.count, seed()?);
-        let mut open = open::open(&config, group.steering(), options.verbose_dpdk)?;
+        let mut open = open::open(&config, group.steering(), options.verbose_dpdk, lock, &starting)?;
         notices.append(&mut open.notices);
         let compiled = carrack_config::compile(&config, &open.facts, None).map_err(StartError::Config)?;
+        starting.check()?;
         let pools = std::mem::take(&mut open.pools);
         let cores = &config.workers.cores;
         let workers = pools.into_iter().enumerate().map(|(index, pool)| WorkerSetup {
@@ -201,7 +219,7 @@ impl Runtime {
             sink,
         };
         let making = Making { group, sizes: compiled.sizes, pages: open::page_preference(&config) };
-        let mut threads = launch(setup, STATS_WORDS, builder(&making, plan))?;
+        let mut threads = launch(setup, STATS_WORDS, builder(&making, plan, starting))?;
         let facts = open.facts;
         let desired = Desired { path: path.to_owned(), config, compiled, facts, making };
         threads.handle.desired = Some(Arc::new(Mutex::new(desired)));
@@ -212,7 +230,7 @@ impl Runtime {
         for notice in notices.iter().skip(told) {
             tracing::info!("{notice}");
         }
-        Ok(Self { threads, keep: open.keep, notices, warnings, _lock: lock })
+        Ok(Self { threads, keep: open.keep, notices, warnings })
     }
 
     /// A door for management.
@@ -342,16 +360,19 @@ fn node_of(config: &Config, worker: WorkerId) -> Option<u32> {
     Some(memory::socket_of_core(usize::from(core.value)))
 }
 
-/// What makes a worker in its own thread.
+/// What makes a worker in its own thread, unless the start is ended meanwhile.
 fn builder(
     making: &Making,
     plan: Arc<Plan>,
+    starting: Starting,
 ) -> impl Fn(usize, WorkerEnds, Now) -> Result<Worker, String> + Send + Sync + 'static {
     let (group, sizes, pages) = (Arc::clone(&making.group), making.sizes, making.pages);
     let count = group.workers();
     let handovers: Mutex<Vec<Option<MeshEnds<Handover>>>> =
         Mutex::new(mesh(usize::from(count), HANDOVERS).into_iter().map(Some).collect());
     move |index: usize, ends: WorkerEnds, now: Now| {
+        // Large tables take their time.
+        let _until = Until::set(starting.flag());
         let taken = lock(&handovers).get_mut(index).and_then(Option::take);
         let MeshEnds { incoming: hand_in, outgoing: hand_out } = taken.ok_or("started twice")?;
         let WorkerEnds { commands, events, nat_events, punts, host_tx } = ends;

@@ -37,6 +37,8 @@ pub enum StartError {
     Config(Vec<ConfigError>),
     /// Something else: a sentence that says what to do.
     Failed(String),
+    /// Somebody ended it before it was finished.
+    Ended,
 }
 
 impl std::fmt::Display for StartError {
@@ -47,6 +49,7 @@ impl std::fmt::Display for StartError {
                 f.write_str(&errors.join("\n"))
             }
             Self::Failed(why) => f.write_str(why),
+            Self::Ended => f.write_str("the start was ended before it was finished"),
         }
     }
 }

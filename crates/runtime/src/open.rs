@@ -11,7 +11,8 @@ use carrack_config::{Attach, Config, HugePages, InterfaceConfig, PortFacts};
 use carrack_frame::{DEFAULT_HEADROOM_BYTES, FramePool, MemPool};
 use carrack_io::{DeviceSpec, MemPeer, MemPort, PacketIo, PcapControl, PcapPort, PcapPortOptions};
 use carrack_io_dpdk::{
-    Dpdk, EalOptions, GuardOptions, OffloadGuard, PortOptions, Spread, Steer, SteerBy, restore_stale,
+    Dpdk, EalOptions, GuardOptions, OffloadGuard, OwnFiles, PortOptions, Spread, Steer, SteerBy,
+    restore_stale,
 };
 use carrack_nat::Steering;
 use carrack_pipeline::snapshot::Side;
@@ -20,6 +21,8 @@ use carrack_wire::MacAddr;
 
 use crate::control::InputProgress;
 use crate::launch::{PortSetup, StartError, ThreadHook};
+use crate::lock::RunLock;
+use crate::starting::Starting;
 use crate::stats::PortReport;
 
 /// Frames a `mem` port holds in each direction.
@@ -46,6 +49,9 @@ pub(crate) struct Keep {
     pub mem_pool: Option<MemPool>,
     _guards: Vec<OffloadGuard>,
     _dpdk: Option<Arc<Dpdk>>,
+    _files: Option<OwnFiles>,
+    /// Another daemon may have the run directory when all else is gone.
+    _lock: Option<RunLock>,
 }
 
 /// Which pages the tables may take.
@@ -59,8 +65,14 @@ pub(crate) fn page_preference(config: &Config) -> PagePreference {
 }
 
 /// Opens every port of `config`. `verbose` repeats DPDK's own log. `steering` says which worker's queue a packet belongs
-/// in, for devices that can be told.
-pub(crate) fn open(config: &Config, steering: &Steering, verbose: bool) -> Result<OpenPorts, StartError> {
+/// in, for devices that can be told. `lock` is kept as long as the ports.
+pub(crate) fn open(
+    config: &Config,
+    steering: &Steering,
+    verbose: bool,
+    lock: RunLock,
+    starting: &Starting,
+) -> Result<OpenPorts, StartError> {
     let devices: Vec<Device> = config
         .devices()
         .enumerate()
@@ -74,14 +86,16 @@ pub(crate) fn open(config: &Config, steering: &Steering, verbose: bool) -> Resul
         .collect();
     let through_dpdk = devices.iter().filter(|device| device.spec.needs_dpdk()).count();
     if through_dpdk == 0 {
-        return open_in_process(config, &devices);
+        let mut open = open_in_process(config, &devices)?;
+        open.keep._lock = Some(lock);
+        return Ok(open);
     }
     if through_dpdk < devices.len() {
         return Err(StartError::Failed(
             "ports of kinds `mem` and `pcap` cannot run beside DPDK ports; use `dpdk-pcap` or `memif` for those".into(),
         ));
     }
-    open_dpdk(config, &devices, steering, verbose)
+    open_dpdk(config, &devices, steering, verbose, lock, starting)
 }
 
 /// The subscriber's or pool's address among those of packets that come in by a port: of all its VLANs, unless these are
@@ -180,11 +194,16 @@ fn open_dpdk(
     devices: &[Device],
     steering: &Steering,
     verbose: bool,
+    lock: RunLock,
+    starting: &Starting,
 ) -> Result<OpenPorts, StartError> {
     let workers = config.workers.count;
     let mut notices = Vec::new();
     let guards = guard(devices, &config.system.run_dir, &mut notices)?;
-    let dpdk = Arc::new(init_dpdk(config, devices, verbose, &mut notices)?);
+    // DPDK takes memory until it has all of it, and cannot be told to stop.
+    let held = (guards, OwnFiles::default(), lock);
+    let (held, dpdk) = starting.slowly(held, || init_dpdk(config, devices, verbose, &mut notices))?;
+    let dpdk = Arc::new(dpdk?);
     let mut open = OpenPorts {
         ports: Vec::new(),
         facts: Vec::new(),
@@ -195,6 +214,7 @@ fn open_dpdk(
         notices,
     };
     for device in devices {
+        starting.check()?;
         let queues = open_queues(&dpdk, device, steering, u16::from(workers), &mut open.notices)?;
         if let Some(first) = queues.first() {
             open.facts.push(device.facts(&**first));
@@ -212,7 +232,14 @@ fn open_dpdk(
     }
     let registrar = Arc::clone(&dpdk);
     open.thread_hook = Some(Arc::new(move || registrar.register_thread()));
-    open.keep = Keep { _guards: guards, _dpdk: Some(dpdk), ..Keep::default() };
+    let (guards, files, lock) = held;
+    open.keep = Keep {
+        _guards: guards,
+        _dpdk: Some(dpdk),
+        _files: Some(files),
+        _lock: Some(lock),
+        ..Keep::default()
+    };
     Ok(open)
 }
 

@@ -1,7 +1,7 @@
 //! Start, reload, stop and sudden death.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use carrack_lab::Lab;
 use carrack_lab::plan::{self, Ns};
@@ -61,6 +61,34 @@ fn interfaces_are_restored_when_it_ends_and_by_the_next_start_after_it_was_kille
     assert!(pings(&lab, Ns::Sub1, plan::SERVER));
     lab.stop("router");
     assert_eq!(offloads(&lab), free, "not restored after the killed run");
+}
+
+#[test]
+fn whenever_in_its_start_it_is_told_to_end_it_ends_at_once_and_leaves_nothing() {
+    let Some(mut lab) = plain("early") else { return };
+    lab.stop("router");
+    let free = offloads(&lab);
+    let config = lab.dir().join("carrack.toml").display().to_string();
+    let lock = lab.dir().join("run/carrack.lock");
+    let lock = if lock.exists() { lock } else { lab.dir().join("carrack.lock") };
+    let mut unfinished = 0;
+    for wait_ms in [30, 60, 90, 120, 160, 200, 250, 300, 400] {
+        let before = lab.log("router").len();
+        lab.start(Ns::Carrack, "router", &[env!("CARGO_BIN_EXE_carrack"), "run", "-c", &config]).unwrap();
+        thread::sleep(Duration::from_millis(wait_ms));
+        let told = Instant::now();
+        lab.stop("router");
+        let took = told.elapsed();
+        let said = lab.log("router").split_off(before);
+        assert!(took < Duration::from_secs(2), "after {wait_ms} ms it took {took:?}: {said}");
+        assert_eq!(offloads(&lab), free, "after {wait_ms} ms: {said}");
+        assert!(!lab.dir().join("api.sock").exists(), "after {wait_ms} ms: {said}");
+        assert_eq!(std::fs::read_to_string(&lock).unwrap(), "", "after {wait_ms} ms: {said}");
+        unfinished += u32::from(said.contains("told to end while starting") && !said.contains("managed at"));
+    }
+    assert!(unfinished > 0, "every one of them had started already: {}", lab.log("router"));
+    lab.start_router().unwrap();
+    assert!(pings(&lab, Ns::Sub1, plan::SERVER));
 }
 
 #[test]

@@ -485,6 +485,32 @@ fn start_on_a_processor_that_is_not_there_is_refused_before_anything_is_touched(
 }
 
 #[test]
+fn start_that_is_over_makes_no_tables_and_leaves_the_run_directory_to_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("carrack.toml");
+    std::fs::write(&path, config_text(dir.path(), 1, "mem:lan", "mem:wan")).unwrap();
+    let config = Config::from_file(&path).unwrap_or_else(|errors| panic!("{}", errors[0])).0;
+    let compiled = carrack_config::compile(&config, &PortFacts::assumed(&config), None).unwrap();
+    let making =
+        Making { group: WorkerGroup::new(1, [1; 4]), sizes: compiled.sizes, pages: PagePreference::Small };
+    let plan = || Arc::new(Plan::new(Arc::new(compiled.snapshot.clone())));
+    let make = |starting| {
+        let (ends, _control, _events) = crate::mail::mailbox();
+        builder(&making, plan(), starting)(0, ends, Now { ns: 0 }).map(|_| ())
+    };
+    assert_eq!(make(Starting::default()), Ok(()));
+    let starting = Starting::default();
+    assert!(!starting.end());
+    let why = make(starting.clone()).unwrap_err();
+    assert!(why.contains("given up"), "{why}");
+
+    let options = RunOptions { starting, ..RunOptions::default() };
+    assert!(matches!(Runtime::start(&path, options), Err(StartError::Ended)));
+    let next = Runtime::start(&path, RunOptions::default()).unwrap_or_else(|error| panic!("{error}"));
+    assert!(!next.notices().iter().any(|notice| notice.contains("died")), "{:?}", next.notices());
+}
+
+#[test]
 fn second_daemon_on_the_same_run_directory_is_refused_and_the_first_goes_on() {
     let mut rig = rig(1);
     let path = rig.dir.path().join("carrack.toml");
