@@ -1,5 +1,7 @@
 //! `carrack bench machine`: what the memory of this machine allows, to put every other figure in proportion.
 
+mod lookup;
+
 use std::hint::black_box;
 
 use carrack_nat::Rng;
@@ -11,6 +13,7 @@ use crate::clock::Tsc;
 use crate::forward::{BenchError, pin};
 use crate::memory;
 use crate::progress::Progress;
+pub use lookup::Lookup;
 
 /// Prefetches in flight that are tried.
 const DEPTHS: [usize; 6] = [1, 4, 8, 16, 32, 64];
@@ -128,6 +131,8 @@ pub struct MachineReport {
     pub sizes: Vec<Sized>,
     /// Bounds.
     pub bounds: Vec<Bound>,
+    /// Finding sessions and nothing else.
+    pub lookups: Vec<Lookup>,
 }
 
 /// Runs the probe.
@@ -183,6 +188,7 @@ pub fn machine(args: &MachineArgs) -> Result<MachineReport, BenchError> {
         independent,
         sizes,
         bounds,
+        lookups: lookup::lookups(args.quick, tsc)?,
     })
 }
 
@@ -279,7 +285,7 @@ fn scattered(lines: &mut [Line], reach: usize, depth: usize, changes: bool, tsc:
     let asked = asked.get_mut(..depth.clamp(1, 64)).unwrap_or(&mut []);
     let rounds = SLICE / asked.len().max(1);
     let mut sum = 0u64;
-    let mut any = |of: usize| ((u128::from(rng.next_u64()) * of as u128) >> 64) as usize;
+    let mut any = |of: usize| rng.below(of);
     let taken = quartile(|| {
         let first = any(lines.len() / reach.max(1)) * reach;
         for _ in 0..rounds {
@@ -308,7 +314,16 @@ fn processor() -> String {
 }
 
 fn size(bytes: u64) -> String {
-    if bytes >= 1 << 30 { format!("{} GiB", bytes >> 30) } else { format!("{} MiB", bytes >> 20) }
+    let (unit, name) = match bytes {
+        0..0x10_0000 => (1 << 10, "KiB"),
+        0x10_0000..0x4000_0000 => (1 << 20, "MiB"),
+        _ => (1 << 30, "GiB"),
+    };
+    if bytes.is_multiple_of(unit) {
+        format!("{} {name}", bytes / unit)
+    } else {
+        format!("{:.1} {name}", bytes as f64 / unit as f64)
+    }
 }
 
 impl MachineReport {
@@ -372,6 +387,15 @@ impl MachineReport {
             let Bound { bytes, pages, what, lines, m_per_s, cycles } = row;
             let size = size(*bytes);
             println!("  {size:<10}{pages:>12}  {what:<14}{lines:>10}{m_per_s:>12.1}{cycles:>10.0}");
+        }
+        println!(
+            "\nPackets that find their sessions in bursts, bucket and then line, with nothing else done"
+        );
+        println!("  {:<12}{:>10}{:>12}{:>12}{:>10}", "SESSIONS", "SIZE", "PAGES", "M A SECOND", "CYCLES");
+        for row in &self.lookups {
+            let Lookup { sessions, bytes, pages, m_per_s, cycles } = row;
+            let size = size(*bytes);
+            println!("  {sessions:<12}{size:>10}{pages:>12}{m_per_s:>12.1}{cycles:>10.0}");
         }
     }
 }
