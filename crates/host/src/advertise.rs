@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use carrack_base::{IfIndex, Now};
 use carrack_wire::ethernet::MacAddr;
 
+use crate::asking::{Asking, Soliciting};
+
 /// After the check of the link-local address that they come from.
 const FIRST_NS: u64 = 1_500_000_000;
 /// `MAX_INITIAL_RTR_ADVERTISEMENTS`, and at most so long between them (`MAX_INITIAL_RTR_ADVERT_INTERVAL`).
@@ -12,10 +14,6 @@ const INITIAL: u32 = 3;
 const INITIAL_NS: u64 = 16_000_000_000;
 /// `MIN_DELAY_BETWEEN_RAS`.
 const BETWEEN_NS: u64 = 3_000_000_000;
-/// `MAX_RA_DELAY_TIME`.
-const DELAY_MAX_NS: u64 = 500_000_000;
-/// Hosts that wait for an answer of their own; with more of them all are told at once.
-const ASKING_MAX: usize = 256;
 
 /// A number that nobody knows beforehand who does not know the time to the nanosecond.
 pub(crate) const fn drawn(count: u32, now: Now) -> u32 {
@@ -30,22 +28,11 @@ struct Plan {
     sent: u32,
 }
 
-/// A host that asked.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Asking {
-    pub(crate) interface: IfIndex,
-    pub(crate) address: u128,
-    pub(crate) mac: MacAddr,
-    due: Now,
-}
-
 /// The plans of all interfaces that advertise.
 #[derive(Debug, Default)]
 pub(crate) struct Advertiser {
     plans: BTreeMap<IfIndex, Plan>,
-    asking: Vec<Asking>,
-    /// Questions so far, of which delays are drawn.
-    asked: u32,
+    soliciting: Soliciting,
 }
 
 impl Advertiser {
@@ -63,40 +50,29 @@ impl Advertiser {
             let kept = old.get(&id).filter(|_| !is_changed(id)).copied();
             self.plans.insert(id, kept.unwrap_or(begun));
         }
-        self.asking.retain(|asking| self.plans.contains_key(&asking.interface));
+        self.soliciting.retain(|interface, ()| self.plans.contains_key(&interface));
     }
 
     /// Somebody without an address asks: all are told, as soon as may be.
     pub(crate) fn hurry(&mut self, now: Now, interface: IfIndex) {
-        let soon = self.soon(now);
+        let soon = self.soliciting.soon(now);
         if let Some(plan) = self.plans.get_mut(&interface) {
             let earliest = plan.last.map_or(soon, |last| last.plus_ns(BETWEEN_NS).max(soon));
             plan.due = plan.due.min(earliest);
         }
     }
 
-    /// Somebody asks who can be answered alone, soon. Who asks again meanwhile gets one answer.
+    /// Somebody asks who can be answered alone, soon; with too many of them all are told at once.
     pub(crate) fn asked_by(&mut self, now: Now, interface: IfIndex, address: u128, mac: MacAddr) {
-        let is_waiting = |asking: &Asking| (asking.interface, asking.address) == (interface, address);
-        if !self.plans.contains_key(&interface) || self.asking.iter().any(is_waiting) {
-            return;
+        let advertises = self.plans.contains_key(&interface);
+        if advertises && !self.soliciting.asked_by(now, interface, (), address, mac) {
+            self.hurry(now, interface);
         }
-        if self.asking.len() >= ASKING_MAX {
-            return self.hurry(now, interface);
-        }
-        let due = self.soon(now);
-        self.asking.push(Asking { interface, address, mac, due });
     }
 
     /// Hosts that are to be answered now.
-    pub(crate) fn answers(&mut self, now: Now) -> Vec<Asking> {
-        self.asking.extract_if(.., |asking| asking.due <= now).collect()
-    }
-
-    /// RFC 4861 §6.2.6: after a random part of half a second, so that the routers of a link do not all answer at once.
-    fn soon(&mut self, now: Now) -> Now {
-        self.asked = self.asked.wrapping_add(1);
-        now.plus_ns((u64::from(drawn(self.asked, now)) * DELAY_MAX_NS) >> 32)
+    pub(crate) fn answers(&mut self, now: Now) -> Vec<Asking<()>> {
+        self.soliciting.answers(now)
     }
 
     /// Interfaces on which all are to be told now.
@@ -113,8 +89,7 @@ impl Advertiser {
 
     /// When the next step is due.
     pub(crate) fn next_due(&self) -> Option<Now> {
-        let asking = self.asking.iter().map(|asking| asking.due);
-        self.plans.values().map(|plan| plan.due).chain(asking).min()
+        self.plans.values().map(|plan| plan.due).chain(self.soliciting.next_due()).min()
     }
 }
 

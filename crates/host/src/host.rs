@@ -15,7 +15,7 @@ use carrack_wire::{Ipv4View, L2, MacAddr, parse_l2};
 
 use crate::advertise::{Advertiser, drawn};
 use crate::announce::Announcer;
-use crate::anycast::Anycast;
+use crate::asking::Anycast;
 use crate::config::{HostConfig, HostInterface};
 use crate::echo::{self, NoReply};
 use crate::l2;

@@ -9,7 +9,7 @@
 
 mod advertise;
 mod announce;
-mod anycast;
+mod asking;
 mod config;
 mod echo;
 mod host;
