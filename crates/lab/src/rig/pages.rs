@@ -72,9 +72,7 @@ impl Pages {
         }
         Ok(pages)
     }
-}
 
-impl Pages {
     fn keep_record(&self) -> Result<()> {
         let owner =
             Identity::of(std::process::id() as i32, "carrack lab").context("cannot read /proc/self")?;
