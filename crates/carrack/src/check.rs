@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use carrack_base::Range4;
 use carrack_config::{At, Config, Diagnostic, NatConfig, PortFacts, PortsConfig, Severity, SiitConfig};
-use carrack_runtime::{Budget, Processors};
+use carrack_runtime::{Budget, UsableCpus};
 use serde::Serialize;
 
 use crate::cli::CheckArgs;
@@ -89,7 +89,7 @@ pub fn run(args: &CheckArgs, json: bool) -> Outcome {
         let compiled = carrack_config::compile(&config, &PortFacts::assumed(&config), None)?;
         let budget = Budget::of(&config, &compiled);
         // The file may be for another machine: no fault, but worth a word.
-        let elsewhere = Processors::online().map(|online| online.missing(&config, Severity::Warning));
+        let elsewhere = UsableCpus::here().map(|usable| usable.missing(&config, Severity::Warning));
         warnings.extend(elsewhere.unwrap_or_default());
         warnings.sort_by_key(|warning| (warning.line, warning.column));
         Ok((config, budget, warnings))

@@ -30,7 +30,7 @@ use crate::memory::{self, Available, Budget};
 use crate::open::{self, Keep};
 use crate::plane::STATS_WORDS;
 use crate::port_control::PortControlSetup;
-use crate::processors::Processors;
+use crate::processors::UsableCpus;
 use crate::request::{InForce, Request, RequestError};
 use crate::shared::{EndReason, lock};
 use crate::starting::Starting;
@@ -404,13 +404,13 @@ fn idle_of(idle: ConfigIdle) -> Idle {
     }
 }
 
-/// Refuses processors that the machine does not have, before anything is touched.
+/// Refuses processors that the machine does not have or this process may not use, before anything is touched.
 ///
 /// # Errors
 /// Each of them, at its place.
 pub fn refuse_missing_cpus(config: &Config) -> Result<(), StartError> {
-    let online = Processors::online();
-    let missing = online.map_or_else(Vec::new, |online| online.missing(config, Severity::Error));
+    let usable = UsableCpus::here();
+    let missing = usable.map_or_else(Vec::new, |usable| usable.missing(config, Severity::Error));
     if missing.is_empty() { Ok(()) } else { Err(StartError::Config(missing)) }
 }
 

@@ -41,7 +41,7 @@ pub use launch::{PortSetup, Setup, StartError, ThreadHook, WorkerSetup, place_th
 pub use lock::{LockError, RunLock};
 pub use memory::{Available, Budget, Part, available};
 pub use port_control::PortControlSetup;
-pub use processors::Processors;
+pub use processors::UsableCpus;
 pub use request::{CaptureSpec, RequestError, TraceSpec};
 pub use shared::{ControlCounters, EndReason, WorkerState};
 pub use starting::Starting;
