@@ -190,6 +190,7 @@ reasons! {
     Nat64ProtocolUnsupported, "nat64-protocol-unsupported", Info, ProtocolUnreachable, "Another protocol than TCP, UDP and ICMP between IPv6 and IPv4 (RFC 6146 §3.4).";
     Nat64SourceInvalid, "nat64-source-invalid", Warning, Silent, "The IPv6 source is within a NAT64 prefix itself: it would go round for ever (RFC 6146 §3.5).";
     Nat64DestinationInvalid, "nat64-destination-invalid", Info, NetUnreachable, "The IPv4 address in the destination is none of a host, or not global behind the well-known prefix (RFC 6052 §3.1).";
+    Nat64OtherPrefix, "nat64-other-prefix", Info, Silent, "From an IPv6 host that talks to the same remote endpoint from the same port by another NAT64 prefix already: answers say nothing of prefixes (RFC 6146 §3.1).";
     Nat64NonGlobal, "nat64-non-global", Info, Silent, "From an IPv4 address that is not global to an IPv6 host behind the well-known prefix, which may not stand for it (RFC 6052 §3.1).";
     Nat64UdpZeroChecksum, "nat64-udp-zero-checksum", Info, Silent, "UDP without checksum to an IPv6 host, for which IPv6 needs one: a fragment, as nothing is reassembled to compute it (RFC 6146 §3.4), or any where `zero_checksum_udp` says so.";
     // IPv6 to IPv4 and back

@@ -172,7 +172,8 @@ fn a_clat_needs_its_ipv4_hosts_and_a_way_to_the_provider() {
     warns(&[INTERFACES, DEFAULT6, &far], "eam = ", &["no route leads to the hosts 10.64.0.0/16"]);
 }
 
-/// What comes from inside is translated before it is routed (RFC 6146 §3.5): such a route would never be used.
+/// What comes from inside is translated before it is routed (RFC 6146 §3.5): such a route would never be used, nor is any to
+/// be told to others (RFC 6052 §3.2).
 #[test]
 fn a_route_within_a_nat64_prefix_is_refused() {
     let inside = route("2001:db8:100::/40", "via = \"2001:db8:1::2\"");

@@ -137,7 +137,7 @@ fn what_may_be_meant_is_warned_about() {
     told(second, inner, "may not mirror each other", false);
     let sources = "icmp_sources = [\"192.0.2.250-192.0.2.253\"]";
     told(sources, "icmp_sources = [\"10.9.9.9\"] #!", "RFC 6791 §3.1", false);
-    // RFC 6052 §3.1 (hosts)
+    // RFC 6052 §3.1 (hosts), RFC 6052 §3.3
     told("\"64:ff9b:1::/96\", \"2001:db8:100::/40\"]", "\"64:ff9b::/96\"] #!", "RFC 6052 §3.1", false);
 }
 

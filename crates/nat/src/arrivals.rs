@@ -2,7 +2,7 @@
 //! fetched, step by step. A session like most others is made here, in as few steps as it takes; whatever is anything but
 //! common is left to `create`, which makes the common ones just the same.
 
-use carrack_base::{Now, Proto, Reason, VrfId};
+use carrack_base::{InstanceId, Now, Proto, Reason, VrfId};
 
 use crate::create::{may_have_session, may_open, session_of, within_limits};
 use crate::directory::is_exempt;
@@ -62,10 +62,11 @@ impl Nat {
         }
         let (directory, hasher) = (&self.directory, &self.tables.hasher);
         let instance = directory.instance_for(&flow);
+        let slot = instance.map_or(NOBODY, |id| self.slots.of(id));
         let who = instance.map_or(flow.inside(), |id| directory.subscriber_of(id, flow.inside()));
         let who = subscriber_hash(hasher, who, flow.vrf);
         let endpoint = if flow.is_six() {
-            host_hash(hasher, flow.src6, flow.via, flow.vrf)
+            host_hash(hasher, flow.src6, slot, flow.vrf)
         } else {
             let [a, b] = mapping_key(flow.local(Direction::Out), flow.vrf, flow.proto, Direction::Out, false);
             hasher.hash2(a, b)
@@ -189,7 +190,8 @@ impl Nat {
         }
         let who = directory.subscriber_of(instance.id, flow.inside());
         let subscriber = tables.find_subscriber_at(arrival.who, who, instance.inside_vrf);
-        let endpoint = tables.endpoint_of(flow, arrival.endpoint);
+        let slot = slots.of(instance.id);
+        let endpoint = tables.endpoint_of(flow, arrival.endpoint, slot);
         let mapping = endpoint.and_then(|(inside, outbound)| tables.find_mapping_at(outbound, inside, flow));
         let of_mapping = match mapping {
             // What is static serves by rules of its own.
@@ -197,11 +199,14 @@ impl Nat {
             None if !flow.is_six() && directory.one_to_one(instance.id, flow.src).is_some() => return None,
             None => 0,
         };
+        // By another prefix it may mean the same remote endpoint.
+        let has_others = instance.nat64.as_ref().is_some_and(|nat64| nat64.prefixes.len() > 1);
+        if flow.is_six() && has_others && endpoint.is_some() {
+            return None;
+        }
         tables.has_room(mapping.is_none()).ok()?;
         let of_subscriber = match subscriber {
-            Some(id) => {
-                tables.subscribers.get(id).filter(|line| line.slot == slots.of(instance.id))?.sessions
-            }
+            Some(id) => tables.subscribers.get(id).filter(|line| line.slot == slot)?.sessions,
             None => 0,
         };
         may_have_session(instance, of_subscriber, of_mapping).ok()?;
@@ -262,7 +267,8 @@ impl Nat {
     #[inline(never)]
     fn begin_host(&mut self, arrival: &Arrival) -> Option<(Endpoint, u64)> {
         let Flow { src6, via, vrf, .. } = arrival.flow;
-        let line = Host { address: src6, vrf: vrf.0, via, mappings: 0 };
+        let slot = self.slots.of(InstanceId(arrival.instance));
+        let line = Host { address: src6, vrf: vrf.0, via, mappings: 0, slot };
         let host = self.tables.add_host_at(line, arrival.endpoint).ok()?;
         Some(self.tables.endpoint_by(host, &arrival.flow))
     }
@@ -337,7 +343,7 @@ impl Nat {
         let mapping = *self.tables.mappings.get(mapping_id)?;
         let mut line = session_of(instance, (subscriber, mapping_id), &mapping, flow, Direction::Out, now);
         if mapping.is_six() {
-            self.set_six(&mut line, &mapping).ok()?;
+            self.set_six(&mut line, &mapping, flow.via).ok()?;
         } else {
             (line.l3_delta, line.l4_delta) = deltas(&line);
         }

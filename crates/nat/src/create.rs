@@ -10,8 +10,8 @@ use crate::engine::{Nat, Verdict, idle_timeout_s};
 use crate::esp::{begins, is_numbered};
 use crate::flow::{Direction, Flow, Inside, Kind};
 use crate::line::{
-    CONTROL, HAIRPIN, INBOUND, INDEPENDENT, Mapping, NO_ADDRESS, NONE, ONE_TO_ONE, REFRESH_IN, SIX, Session,
-    Subscriber,
+    CONTROL, HAIRPIN, Host, INBOUND, INDEPENDENT, Mapping, NO_ADDRESS, NONE, ONE_TO_ONE, REFRESH_IN, SIX,
+    Session, Subscriber,
 };
 use crate::policy::{Filtering, Instance, Logged, Mapping as MappingBehaviour};
 use crate::pool::Wish;
@@ -127,7 +127,7 @@ impl Nat {
         if !flow.is_six() {
             return Some(inside);
         }
-        let host = self.tables.find_host(flow.src6, flow.via, flow.vrf)?;
+        let host = self.tables.find_host(flow.src6, self.slot_of_prefix(flow.via), flow.vrf)?;
         Some(Endpoint { ip: host, ..inside })
     }
 
@@ -146,7 +146,13 @@ impl Nat {
         let inside = match inside {
             Some(inside) => inside,
             None => Endpoint {
-                ip: self.tables.add_host(flow.src6, flow.via, instance.inside_vrf)?,
+                ip: self.tables.add_host(Host {
+                    address: flow.src6,
+                    vrf: instance.inside_vrf.0,
+                    via: flow.via,
+                    mappings: 0,
+                    slot: self.slots.of(instance.id),
+                })?,
                 port: flow.sport,
             },
         };
@@ -317,8 +323,14 @@ impl Nat {
             line.flags |= CONTROL;
         }
         if mapping.is_six() {
-            self.set_six(&mut line, &mapping)?;
+            let by =
+                if direction == Direction::Out { flow.via } else { self.prefix_back(&mapping, remote.ip) };
+            self.set_six(&mut line, &mapping, by)?;
             self.check_remote(&line)?;
+            // RFC 6146 §3.1 (once): by two prefixes a host can mean the same remote endpoint, and packets from there say nothing of prefixes.
+            if mapping.sessions > 0 && self.tables.has_twin_outside(&line) {
+                return Err(Reason::Nat64OtherPrefix);
+            }
         } else {
             (line.l3_delta, line.l4_delta) = deltas(&line);
         }
@@ -327,6 +339,9 @@ impl Nat {
         }
         let deadline = now.s().saturating_add(idle_timeout_s(instance, &line));
         let id = self.tables.add_session(line, deadline)?;
+        if direction == Direction::Out {
+            self.tables.note_prefix(&mapping, flow.via);
+        }
         self.note_opened(instance.logged, id, &mapping, flow, direction);
         Ok(id)
     }

@@ -158,7 +158,7 @@ impl Nat {
         }
         let mut local = inner.local(direction);
         if inner.is_six() {
-            local.ip = self.tables.find_host(inner.src6, inner.via, inner.vrf)?;
+            local.ip = self.tables.find_host(inner.src6, self.slot_of_prefix(inner.via), inner.vrf)?;
         }
         let six = inner.is_six();
         let id = self.tables.find_mapping_of(local, inner.vrf, inner.proto, direction, six)?;
@@ -171,7 +171,8 @@ impl Nat {
             ..Session::on(mapping)
         };
         if mapping.is_six() {
-            self.set_six(&mut session, mapping).ok()?;
+            let via = if inner.is_six() { inner.via } else { self.prefix_back(mapping, remote.ip) };
+            self.set_six(&mut session, mapping, via).ok()?;
             self.check_remote(&session).ok()?;
         } else {
             (session.l3_delta, session.l4_delta) = deltas(&session);

@@ -8,7 +8,7 @@ use carrack_wire::tcp::flag;
 use crate::directory::is_exempt;
 use crate::engine::Nat;
 use crate::flow::{Direction, Flow, Inside};
-use crate::line::{INDEPENDENT, Mapping, SIX};
+use crate::line::{self, INDEPENDENT, Mapping, SIX};
 use crate::pins::{Peer, Pin, PortFilters};
 use crate::policy::Instance;
 use crate::pool::Wish;
@@ -255,11 +255,15 @@ impl Nat {
         mapping.is_static().then(|| grant(mapping.outside()))
     }
 
+    fn slot_of(&self, host: &Host) -> u16 {
+        self.slots.of(InstanceId(host.at as u16))
+    }
+
     /// The inside endpoint as mappings know it.
     fn endpoint_of(&self, ask: &PortAsk, host: &Host) -> Option<Endpoint> {
         let ip = match host.inside {
             Inside::V4(ip) => ip,
-            Inside::V6(ip) => self.tables.find_host(ip, host.via, ask.vrf)?,
+            Inside::V6(ip) => self.tables.find_host(ip, self.slot_of(host), ask.vrf)?,
         };
         Some(Endpoint { ip, port: ask.inside.port })
     }
@@ -338,7 +342,9 @@ impl Nat {
         let inside = match (self.endpoint_of(ask, host), host.inside) {
             (Some(inside), _) => inside,
             (None, Inside::V6(ip)) => {
-                Endpoint { ip: self.tables.add_host(ip, host.via, ask.vrf)?, port: ask.inside.port }
+                let (via, slot) = (host.via, self.slot_of(host));
+                let line = line::Host { address: ip, vrf: ask.vrf.0, via, mappings: 0, slot };
+                Endpoint { ip: self.tables.add_host(line)?, port: ask.inside.port }
             }
             (None, Inside::V4(_)) => return Err(PortRefusal::NotServed),
         };

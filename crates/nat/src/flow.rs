@@ -233,10 +233,10 @@ pub fn subscriber_hash(hasher: &KeyedHasher, inside: Inside, vrf: VrfId) -> u64 
     hasher.hash2(word, u64::from(vrf.0) << 16 | 4 | if matches!(inside, Inside::V6(_)) { SIX } else { 0 })
 }
 
-/// The hash an IPv6 host is found by: its address as seen by one NAT64 prefix.
+/// The hash an IPv6 host is found by: its address as one instance knows it, which has this slot.
 #[inline]
 #[must_use]
-pub fn host_hash(hasher: &KeyedHasher, address: u128, via: u16, vrf: VrfId) -> u64 {
+pub fn host_hash(hasher: &KeyedHasher, address: u128, slot: u16, vrf: VrfId) -> u64 {
     let word = hasher.hash2((address >> 64) as u64, address as u64);
-    hasher.hash2(word, u64::from(via) << 32 | u64::from(vrf.0) << 16 | 5 | SIX)
+    hasher.hash2(word, u64::from(slot) << 32 | u64::from(vrf.0) << 16 | 5 | SIX)
 }

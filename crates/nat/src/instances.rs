@@ -3,8 +3,8 @@
 
 use carrack_base::InstanceId;
 
-/// No instance.
-const GONE: u16 = u16::MAX;
+/// No instance, and no slot.
+pub(crate) const GONE: u16 = u16::MAX;
 
 /// Slots to instances and back.
 #[derive(Debug, Default)]

@@ -343,16 +343,18 @@ impl Mapping {
     }
 }
 
-/// One IPv6 address as seen by one NAT64 prefix: what mappings name by its number, for the length of a line. It lives
-/// as long as it has mappings.
+/// One IPv6 address as one instance knows it, RFC 6146 §5.2 (mapping), by whatever prefix, RFC 6052 §3.4: what mappings name by its number, for the length of a line. It lives as long
+/// as it has mappings.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, align(32))]
 pub struct Host {
     pub(crate) address: u128,
     pub(crate) vrf: u16,
-    /// Number of the NAT64 prefix.
+    /// Number of the NAT64 prefix by which it last began a session: it sees those by it who begin one from outside.
     pub(crate) via: u16,
     pub(crate) mappings: u32,
+    /// Of its instance, see `Slots`.
+    pub(crate) slot: u16,
 }
 
 const _: () = assert!(size_of::<Host>() == 32);

@@ -1,10 +1,10 @@
 //! What management does: walks, deletions, memory, reconfiguration (RFC 6888 REQ-10).
 
-use carrack_base::{Now, Prefix, Prefix6, WorkerId};
+use carrack_base::{Now, Prefix, WorkerId};
 
 use crate::engine::{Nat, idle_timeout_s};
 use crate::flow::{Direction, Flow, Inside};
-use crate::line::{INBOUND, Mapping, Session};
+use crate::line::{INBOUND, Session};
 use crate::row::{
     BLOCKS_MAX, BlockRow, Endpoint, Filter, HostEndpoint, MappingRow, MemoryRow, PoolRow, SessionKey,
     SessionRow, SubscriberRow,
@@ -37,13 +37,6 @@ impl Nat {
             packets_out: session.packets_out,
             packets_in: session.packets_in,
         }
-    }
-
-    /// The NAT64 prefix of an IPv6 host's mapping.
-    fn prefix_of_mapping(&self, mapping: &Mapping) -> Option<Prefix6> {
-        let host = self.tables.host(mapping.inside_ip).filter(|_| mapping.is_six())?;
-        let nat64 = self.policy.instances.get(self.slots.at(mapping.slot))?.nat64.as_ref()?;
-        nat64.prefix_of(host.via).map(|entry| entry.prefix())
     }
 
     /// Walks at most `lines` live sessions from the cursor: calls back with each that matches, deletes it when
@@ -88,7 +81,7 @@ impl Nat {
                 instance: self.slots.id(mapping.slot),
                 proto: mapping.proto(),
                 inside: HostEndpoint { ip: self.tables.inside_of(mapping).into(), port: mapping.inside_port },
-                via: self.prefix_of_mapping(mapping),
+                via: self.prefix_of_mapping(mapping).map(|prefix| prefix.prefix()),
                 outside: mapping.outside(),
                 sessions: mapping.sessions,
                 is_static: mapping.is_static(),

@@ -5,7 +5,7 @@ use carrack_base::{Prefix6, Proto, Reason, VrfId, WorkerId};
 use crate::directory::{Directory, is_exempt};
 use crate::engine::{InstanceState, Nat};
 use crate::flow::{Direction, Inside};
-use crate::line::{FORWARD, INDEPENDENT, Mapping, SIX, Session};
+use crate::line::{FORWARD, Host, INDEPENDENT, Mapping, SIX, Session};
 use crate::nat64::{Nat64, Nat64Prefix};
 use crate::policy::{Assignment, Instance, NatPolicy, StaticRule};
 use crate::pool::ForwardPorts;
@@ -134,9 +134,10 @@ impl Nat {
     /// The line of the IPv6 host that a forward rule leads to: RFC 6146 §3.1, configured entries.
     fn host_for_forward(&mut self, instance: &Instance, ip: u128) -> Result<u32, Reason> {
         let via = via_of(instance, Inside::V6(ip)).ok_or(Reason::NatNoInstance)?;
-        match self.tables.find_host(ip, via, instance.inside_vrf) {
+        let (slot, vrf) = (self.slots.of(instance.id), instance.inside_vrf);
+        match self.tables.find_host(ip, slot, vrf) {
             Some(id) => Ok(id),
-            None => self.tables.add_host(ip, via, instance.inside_vrf),
+            None => self.tables.add_host(Host { address: ip, vrf: vrf.0, via, mappings: 0, slot }),
         }
     }
 
@@ -268,10 +269,12 @@ pub(crate) fn covers(after: Built<'_>, session: &Session, endpoint_kept: bool, b
     if !same_vrfs || exempted {
         return false;
     }
-    if before.is_forward_session(session) {
-        return after.is_forward_session(session) && is_seen_alike(old, instance, session.inside());
-    }
     let has_prefix = |instance: &Instance| instance.nat64.as_ref().and_then(|n| n.prefix_of(session.via()));
+    if before.is_forward_session(session) {
+        return after.is_forward_session(session)
+            && is_seen_alike(old, instance, session.inside())
+            && (!session.is_six() || has_prefix(instance) == has_prefix(old));
+    }
     if session.is_six() {
         return after.serves(old, session.inside())
             && has_prefix(instance) == has_prefix(old)

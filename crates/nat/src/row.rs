@@ -152,8 +152,8 @@ pub struct MappingRow {
     pub proto: Proto,
     /// Inside endpoint.
     pub inside: HostEndpoint,
-    /// The NAT64 prefix by which its host sees remotes, of a mapping with an IPv6 inside: a host that uses two prefixes
-    /// has two mappings of one port.
+    /// Of a mapping with an IPv6 inside, the NAT64 prefix by which its host sees those who begin a session with it: the
+    /// one that it used last.
     pub via: Option<Prefix6>,
     /// Outside endpoint.
     pub outside: Endpoint,

@@ -195,26 +195,35 @@ impl Tables {
         }
     }
 
-    /// The line of an IPv6 address as seen by a NAT64 prefix.
-    pub(crate) fn find_host(&self, address: u128, via: u16, vrf: VrfId) -> Option<u32> {
-        self.host_at(host_hash(&self.hasher, address, via, vrf), address, via, vrf)
+    /// The line of an IPv6 address as the instance of that slot knows it.
+    pub(crate) fn find_host(&self, address: u128, slot: u16, vrf: VrfId) -> Option<u32> {
+        self.host_at(host_hash(&self.hasher, address, slot, vrf), address, slot, vrf)
     }
 
     /// The same; `hash` is what it is found by.
     #[inline]
-    fn host_at(&self, hash: u64, address: u128, via: u16, vrf: VrfId) -> Option<u32> {
+    fn host_at(&self, hash: u64, address: u128, slot: u16, vrf: VrfId) -> Option<u32> {
         let hosts = self.hosts.as_ref()?;
         hosts.index.find(hash, |id| {
-            hosts.lines.get(id).is_some_and(|h| h.address == address && h.via == via && h.vrf == vrf.0)
+            hosts.lines.get(id).is_some_and(|h| h.address == address && h.slot == slot && h.vrf == vrf.0)
         })
     }
 
     /// Adds one, without mappings yet.
-    pub(crate) fn add_host(&mut self, address: u128, via: u16, vrf: VrfId) -> Result<u32, Reason> {
-        self.add_host_at(
-            Host { address, vrf: vrf.0, via, mappings: 0 },
-            host_hash(&self.hasher, address, via, vrf),
-        )
+    pub(crate) fn add_host(&mut self, line: Host) -> Result<u32, Reason> {
+        self.add_host_at(line, self.host_hash(&line))
+    }
+
+    fn host_hash(&self, line: &Host) -> u64 {
+        host_hash(&self.hasher, line.address, line.slot, VrfId(line.vrf))
+    }
+
+    /// The host of this mapping, of an IPv6 one, has begun a session by that prefix.
+    pub(crate) fn note_prefix(&mut self, mapping: &Mapping, via: u16) {
+        let host = self.hosts.as_mut().filter(|_| mapping.is_six());
+        if let Some(host) = host.and_then(|hosts| hosts.lines.get_mut(mapping.inside_ip)) {
+            host.via = via;
+        }
     }
 
     /// The same; `hash` is what it is found by.
@@ -237,7 +246,7 @@ impl Tables {
         let Some(hosts) = self.hosts.as_mut() else { return };
         let Some(line) = hosts.lines.get(id).filter(|line| line.mappings == 0).copied() else { return };
         if hosts.lines.is_live(id) {
-            hosts.index.remove(host_hash(&self.hasher, line.address, line.via, VrfId(line.vrf)), id);
+            hosts.index.remove(host_hash(&self.hasher, line.address, line.slot, VrfId(line.vrf)), id);
             hosts.lines.free(id);
         }
     }
@@ -277,6 +286,19 @@ impl Tables {
     pub(crate) fn find_session(&self, hash: u64, flow: &Flow, direction: Direction) -> Option<u32> {
         self.session_index
             .find(hash, |id| self.sessions.get(id).is_some_and(|line| line.is_of(flow, direction)))
+    }
+
+    /// Is there a session already that packets from outside find by what they would find this one by (RFC 6146 §3.2)?
+    pub(crate) fn has_twin_outside(&mut self, line: &Session) -> bool {
+        self.settle();
+        let way = Direction::In;
+        let found = self.session_index.find(line.hash(&self.hasher, way), |id| {
+            self.sessions.get(id).is_some_and(|other| {
+                (other.addresses(way), other.ports(way)) == (line.addresses(way), line.ports(way))
+                    && (other.outside_vrf, other.proto) == (line.outside_vrf, line.proto)
+            })
+        });
+        found.is_some()
     }
 
     /// The mapping whose inside (`Out`) or outside (`In`) endpoint is `local`.
@@ -629,13 +651,13 @@ impl Tables {
     }
 
     /// The inside endpoint of a packet as mappings know it, and what its mapping is found by. `endpoint` is what the
-    /// endpoint, or an IPv6 source, is found by.
+    /// endpoint, or an IPv6 source, is found by; `slot` is its instance's.
     #[inline(always)]
-    pub(crate) fn endpoint_of(&self, flow: &Flow, endpoint: u64) -> Option<(Endpoint, u64)> {
+    pub(crate) fn endpoint_of(&self, flow: &Flow, endpoint: u64, slot: u16) -> Option<(Endpoint, u64)> {
         if !flow.is_six() {
             return Some((flow.local(Direction::Out), endpoint));
         }
-        let host = self.host_at(endpoint, flow.src6, flow.via, flow.vrf)?;
+        let host = self.host_at(endpoint, flow.src6, slot, flow.vrf)?;
         Some(self.endpoint_by(host, flow))
     }
 
@@ -688,7 +710,7 @@ impl Tables {
             self.prefetch_subscriber_bucket(line);
         }
         if let Some(line) = hosts.lines.get(mapping.inside_ip).filter(|line| line.mappings == 1) {
-            hosts.index.prefetch(host_hash(&self.hasher, line.address, line.via, VrfId(line.vrf)));
+            hosts.index.prefetch(self.host_hash(line));
         }
     }
 

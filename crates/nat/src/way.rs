@@ -8,7 +8,9 @@ use carrack_wire::{icmpv4, icmpv6};
 use crate::directory::Embedded;
 use crate::engine::Nat;
 use crate::flow::{Flow, Kind};
+use crate::instances::GONE;
 use crate::line::{Mapping, Session};
+use crate::nat64::Nat64Prefix;
 use crate::nat64::{NatPrefix, Rules};
 use crate::row::Endpoint;
 
@@ -51,6 +53,9 @@ impl Way {
         self.embed(self.remote.ip)
     }
 }
+
+/// A global address, as any other is.
+const ANY_GLOBAL: u32 = 0x0808_0808;
 
 impl Nat {
     /// Finds out whether an IPv6 packet from inside goes to a NAT64 prefix; fills the flow's IPv4 destination and prefix
@@ -124,13 +129,39 @@ impl Nat {
         }
     }
 
-    /// Completes the line of a session whose mapping is an IPv6 host's.
-    pub(crate) fn set_six(&self, line: &mut Session, mapping: &Mapping) -> Result<(), Reason> {
+    /// The slot of the instance that has the prefix of that number.
+    pub(crate) fn slot_of_prefix(&self, via: u16) -> u16 {
+        self.directory.instance_of_prefix(via).map_or(GONE, |instance| self.slots.of(instance))
+    }
+
+    /// The prefix by which the IPv6 host of a mapping sees who begins a session from outside: of those that may stand for the
+    /// remote address, the one that it used last, or the first (RFC 6146 §3.5.4). Where none may, [`Nat::check_remote`]
+    /// tells.
+    pub(crate) fn prefix_back(&self, mapping: &Mapping, remote_ip: u32) -> u16 {
+        let nat64 = self.policy.instances.get(self.slots.at(mapping.slot)).and_then(|i| i.nat64.as_ref());
+        let prefixes = nat64.map_or(&[][..], |nat64| &nat64.prefixes);
+        let last = self.tables.host(mapping.inside_ip).map_or(0, |host| host.via);
+        let may = |entry: &&Nat64Prefix| entry.prefix.embed_checked(remote_ip).is_ok();
+        let used = prefixes.iter().filter(may).find(|entry| entry.via == last);
+        let found = used.or_else(|| prefixes.iter().find(may)).or_else(|| prefixes.first());
+        found.map_or(0, |entry| entry.via)
+    }
+
+    /// The prefix that an IPv6 host of a mapping used last, as long as its instance has it; else the first.
+    pub(crate) fn prefix_of_mapping(&self, mapping: &Mapping) -> Option<NatPrefix> {
+        // Any prefix may stand for a global address.
+        let via = mapping.is_six().then(|| self.prefix_back(mapping, ANY_GLOBAL))?;
+        self.directory.prefix_of(via).copied()
+    }
+
+    /// Completes the line of a session whose mapping is an IPv6 host's; `via` is the number of the prefix by which it sees
+    /// its remote.
+    pub(crate) fn set_six(&self, line: &mut Session, mapping: &Mapping, via: u16) -> Result<(), Reason> {
         let host = *self.tables.host(mapping.inside_ip).ok_or(Reason::NatNoMapping)?;
-        let prefix = *self.directory.prefix_of(host.via).ok_or(Reason::NatNoMapping)?;
+        let prefix = *self.directory.prefix_of(via).ok_or(Reason::NatNoMapping)?;
         line.flags |= crate::line::SIX;
         line.set_inside6(host.address);
-        line.l3_delta = host.via;
+        line.l3_delta = via;
         line.l4_delta = transport_delta(line, prefix).to_bits();
         Ok(())
     }

@@ -13,7 +13,7 @@ use carrack_nat::{Direction, Flow, Rng, Verdict};
 use common::*;
 
 /// Not the well-known one, which may not stand for the addresses of these tests (RFC 6052 §3.1).
-const PREFIX: &str = "2001:db8:64::/96";
+const PREFIXES: [&str; 2] = ["2001:db8:64::/96", "2001:db8:65::/96"];
 
 /// One of these.
 fn one<T: Clone>(rng: &mut Rng, of: &[T]) -> T {
@@ -83,9 +83,10 @@ fn any_policy(rng: &mut Rng) -> Instance {
         }
     }
     if !matches!(it.assignment, Assignment::Deterministic { .. }) {
-        let prefix = NatPrefix::new(PREFIX.parse().unwrap()).unwrap();
+        let prefix = |text: &&str| NatPrefix::new(text.parse().unwrap()).unwrap();
+        let entries = (1..).zip(&PREFIXES).map(|(via, text)| Nat64Prefix { via, prefix: prefix(text) });
         it.nat64 = Some(Nat64 {
-            prefixes: vec![Nat64Prefix { via: 1, prefix }],
+            prefixes: entries.take(one(rng, &[1, 2])).collect(),
             subscribers: vec!["2001:db8::/120".parse().unwrap()],
             subscriber_len: one(rng, &[128, 126]),
             rules: Default::default(),
@@ -123,7 +124,8 @@ fn any_flow(rng: &mut Rng, has_six: bool) -> Flow {
     };
     if has_six && rng.below(3) == 0 {
         let six = |text: &str| u128::from(text.parse::<std::net::Ipv6Addr>().unwrap());
-        let (src6, dst6) = (six("2001:db8::") + u128::from(host), six("2001:db8:64::") + u128::from(remote));
+        let prefix = six(one(rng, &["2001:db8:64::", "2001:db8:64::", "2001:db8:65::"]));
+        let (src6, dst6) = (six("2001:db8::") + u128::from(host), prefix + u128::from(remote));
         return Flow { family: Family::V6, src6, dst6, ..flow };
     }
     Flow { src: addr("10.0.0.0") + host, dst: remote, ..flow }

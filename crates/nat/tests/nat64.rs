@@ -181,29 +181,78 @@ fn hosts_of_a_site_are_one_subscriber() {
     }
 }
 
-/// RFC 6146 §3.5.4: a host that uses two prefixes gets answers from the one it asked by.
+/// RFC 6146 §3.1 (once), RFC 6146 §5.2 (mapping), RFC 6146 §3.5.4, RFC 6052 §3.4: a host that uses two prefixes has one
+/// binding, and gets answers from the one it asked by.
 #[test]
 fn answers_come_from_the_prefix_that_was_asked() {
     let mut w = world(nat64());
-    let (a, b) = ("2001:db8:64::8.8.8.8", "64:ff9b::8.8.8.8");
-    let by_a = udp6(&mut w, ("2001:db8::1", 9), (a, 53)).unwrap();
-    let by_b = udp6(&mut w, ("2001:db8::1", 9), (b, 53)).unwrap();
-    // One host and port by two prefixes: two mappings, told apart by these.
-    let mappings = w.mappings();
-    let of = |outside| mappings.iter().find(|row| row.outside == outside).unwrap().via;
-    let prefixes = ["2001:db8:64::/96", "64:ff9b::/96"].map(|text| Some(text.parse().unwrap()));
-    assert_eq!([of(by_a), of(by_b)], prefixes);
+    let (a, b) = ("2001:db8:64::8.8.8.8", "64:ff9b::8.8.4.4");
+    let inside = HostEndpoint { ip: host("2001:db8::1"), port: 9 };
+    let outside = udp6(&mut w, ("2001:db8::1", 9), (a, 53)).unwrap();
+    assert_eq!(udp6(&mut w, ("2001:db8::1", 9), (b, 53)), Ok(outside));
+    assert_eq!(w.mappings().iter().map(|row| (row.inside, row.sessions)).collect::<Vec<_>>(), [(inside, 2)]);
     let sessions = w.sessions();
     let found = |remote: &str| {
         let filter = Filter { remote: Some(remote.parse().unwrap()), ..Filter::default() };
         sessions.iter().filter(|row| filter.session(row)).count()
     };
-    assert_eq!((found("8.8.8.8"), found(a), found("64:ff9b::/96"), found("64:ff9b::8.8.8.9")), (2, 1, 1, 0));
-    for (outside, asked) in [(by_a, a), (by_b, b)] {
-        let way = back(&mut w, &frames::udp(e("8.8.8.8:53"), outside)).unwrap();
+    assert_eq!((found("8.8.8.8"), found(a), found("64:ff9b::/96"), found("64:ff9b::8.8.8.9")), (1, 1, 1, 0));
+    for (remote, asked) in [("8.8.8.8:53", a), ("8.8.4.4:53", b)] {
+        let way = back(&mut w, &frames::udp(e(remote), outside)).unwrap();
         assert_eq!((way.remote6(), way.inside6), (six(asked), six("2001:db8::1")));
     }
-    ends_empty(&mut w);
+    let key = |remote| SessionKey {
+        instance: w.policy.instances[0].id,
+        proto: Proto::Udp,
+        inside,
+        remote: e(remote),
+    };
+    let keys = [key("8.8.8.8:53"), key("8.8.8.8:53"), key("8.8.4.4:53")];
+    let now = w.now;
+    assert_eq!(w.nats[0].delete(&keys, now), 2);
+    w.wait(130);
+    check::empty(&mut w);
+}
+
+/// RFC 6146 §3.2. The same remote by both: answers could not tell which is meant, so the second is refused while the first lives.
+#[test]
+fn no_remote_is_talked_to_by_two_prefixes_from_one_port() {
+    let mut w = world(nat64());
+    let (a, b) = ("2001:db8:64::8.8.8.8", "64:ff9b::8.8.8.8");
+    let outside = udp6(&mut w, ("2001:db8::1", 9), (a, 53)).unwrap();
+    assert_eq!(udp6(&mut w, ("2001:db8::1", 9), (b, 53)), Err(Reason::Nat64OtherPrefix));
+    // From another port, and to another.
+    assert!(udp6(&mut w, ("2001:db8::1", 10), (b, 53)).is_ok());
+    assert_eq!(udp6(&mut w, ("2001:db8::1", 9), (b, 54)), Ok(outside));
+    assert_eq!(back(&mut w, &frames::udp(e("8.8.8.8:53"), outside)).unwrap().remote6(), six(a));
+    w.wait(400);
+    assert!(udp6(&mut w, ("2001:db8::1", 9), (b, 53)).is_ok());
+    w.wait(400);
+    check::empty(&mut w);
+}
+
+/// Who begins from outside is seen by the prefix that the host used last, or by the first when that is gone.
+#[test]
+fn who_comes_from_outside_is_seen_by_the_prefix_used_last() {
+    let open = |i: &mut Instance| i.filtering = [Filtering::EndpointIndependent; 3];
+    let mut w = world(nat64_with(open));
+    let outside = udp6(&mut w, ("2001:db8::1", 9), ("2001:db8:64::8.8.8.8", 53)).unwrap();
+    let from = |w: &mut World, remote| back(w, &frames::udp(e(remote), outside)).unwrap().remote6();
+    assert_eq!(from(&mut w, "9.9.9.9:1"), six("2001:db8:64::9.9.9.9"));
+    assert_eq!(udp6(&mut w, ("2001:db8::1", 9), ("64:ff9b::8.8.8.8", 54)), Ok(outside));
+    assert_eq!(from(&mut w, "9.9.9.9:2"), six("64:ff9b::9.9.9.9"));
+    let prefix =
+        |w: &mut World| w.mappings().iter().map(|row| row.via.unwrap().to_string()).collect::<Vec<_>>();
+    assert_eq!(prefix(&mut w), ["64:ff9b::/96"]);
+    let fewer = nat64_with(|i| {
+        open(i);
+        i.nat64.as_mut().unwrap().prefixes.truncate(1);
+    });
+    assert_eq!(w.configure(vec![fewer]), 2);
+    assert_eq!(prefix(&mut w), ["2001:db8:64::/96"]);
+    assert_eq!(from(&mut w, "9.9.9.9:3"), six("2001:db8:64::9.9.9.9"));
+    w.wait(400);
+    check::empty(&mut w);
 }
 
 /// RFC 8158 §4.6.2, RFC 8158 §4.6.4.
@@ -269,17 +318,26 @@ fn errors_are_admitted_whoever_sent_them() {
 /// RFC 6052 §3.1: the well-known prefix stands for no private address, whichever side begins; another prefix does.
 #[test]
 fn well_known_prefix_never_stands_for_private_senders() {
-    let mut w = world(nat64());
-    let own = udp6(&mut w, ("2001:db8::1", 9), ("2001:db8:64::8.8.8.8", 53)).unwrap();
-    let known = udp6(&mut w, ("2001:db8::1", 9), ("64:ff9b::8.8.8.8", 53)).unwrap();
+    let prefixes = |kept: fn(&Nat64Prefix) -> bool| {
+        nat64_with(|i| {
+            i.filtering = [Filtering::EndpointIndependent; 3];
+            i.nat64.as_mut().unwrap().prefixes.retain(kept);
+        })
+    };
     let stranger = e("10.1.1.1:5");
-    assert!(back(&mut w, &frames::udp(stranger, own)).is_ok());
+    // Where there is another, it is seen by that one, also when the host used the well-known one.
+    let mut w = world(prefixes(|_| true));
+    let known = udp6(&mut w, ("2001:db8::1", 9), ("64:ff9b::8.8.8.8", 53)).unwrap();
+    assert_eq!(back(&mut w, &frames::udp(stranger, known)).unwrap().remote6(), six("2001:db8:64::10.1.1.1"));
+    assert_eq!(back(&mut w, &frames::udp(e("9.9.9.9:5"), known)).unwrap().remote6(), six("64:ff9b::9.9.9.9"));
+    let mut w = world(prefixes(|entry| entry.prefix.is_well_known()));
+    let known = udp6(&mut w, ("2001:db8::1", 9), ("64:ff9b::8.8.8.8", 53)).unwrap();
     assert_eq!(back(&mut w, &frames::udp(stranger, known)), Err(Reason::Nat64NonGlobal));
     assert!(back(&mut w, &frames::udp(e("9.9.9.9:5"), known)).is_ok());
     let error = |about: Vec<u8>| frames::icmp_error(3, 1, addr("9.9.9.9"), known.ip, &about, 99);
     let about = back(&mut w, &error(frames::udp(known, stranger)));
     assert_eq!(about, Err(Reason::NatIcmpNoSession));
-    assert_eq!(w.session_count(), 4);
+    assert_eq!(w.session_count(), 2);
     ends_empty(&mut w);
 }
 
@@ -416,7 +474,7 @@ fn deletion_by_name_takes_one() {
 #[test]
 fn reload_ends_what_it_does_not_cover() {
     let mut w = world(nat64());
-    udp6(&mut w, ("2001:db8::1", 9), ("64:ff9b::8.8.8.8", 53)).unwrap();
+    udp6(&mut w, ("2001:db8::1", 9), ("64:ff9b::8.8.8.8", 54)).unwrap();
     let kept = udp6(&mut w, ("2001:db8::1", 9), ("2001:db8:64::8.8.8.8", 53)).unwrap();
     let fewer = nat64_with(|i| i.nat64.as_mut().unwrap().prefixes.truncate(1));
     assert_eq!(w.configure(vec![fewer]), 1);

@@ -66,6 +66,13 @@ enum Kind {
     Forward,
 }
 
+impl Mapping {
+    /// Is it this inside endpoint's, by whatever prefix (RFC 6146 §3.1: one entry for an IPv6 transport address)?
+    fn is_of(&self, proto: Proto, inside: Local) -> bool {
+        (self.proto, self.inside.endpoint()) == (proto, inside.endpoint())
+    }
+}
+
 /// Creations of mappings of one subscriber, in seconds.
 #[derive(Debug, Clone, Default)]
 struct Creations {
@@ -266,6 +273,9 @@ impl Reference {
                     ));
                 }
                 let mapping = self.mapping_for(&flow, outside, session)?;
+                if session == Life::No && self.by_another_prefix(&flow, Life::Yes) == Some(mapping) {
+                    return Err("by another prefix it talks to the same remote already".into());
+                }
                 self.keep(flow, mapping, bits, true);
                 Ok(())
             }
@@ -287,10 +297,25 @@ impl Reference {
                 let known = one_to_one(&self.policy, inside.ip).is_some();
                 if known { Err("it has a one-to-one mapping".into()) } else { Ok(()) }
             }
+            Shown::Dropped(Reason::Nat64OtherPrefix) => {
+                let other = self.by_another_prefix(&flow, Life::Maybe);
+                other.map(|_| ()).ok_or_else(|| "nothing by another prefix is in its way".into())
+            }
             Shown::Dropped(reason) if is_shortage(reason) => self.judge_shortage_out(&flow, reason),
             Shown::Dropped(reason) => Err(format!("dropped for {reason}, which is no shortage")),
             Shown::Held => Err("a packet from inside is never held".into()),
         }
+    }
+
+    /// The mapping of a session between the same two ends by another prefix, that lives at least so surely.
+    fn by_another_prefix(&self, flow: &Flow, least: Life) -> Option<u32> {
+        let (proto, inside, remote) = *flow;
+        let others = self.sessions.iter().filter(|(other, _)| {
+            (other.0, other.1.endpoint(), other.2) == (proto, inside.endpoint(), remote)
+                && other.1.via != inside.via
+                && self.session_life(other) >= least
+        });
+        others.map(|(_, session)| session.mapping).next()
     }
 
     /// The mapping by which a packet got this outside endpoint: RFC 4787 REQ-1, REQ-2, REQ-3.
@@ -310,9 +335,7 @@ impl Reference {
         }
         let lives = self.mapping_lives();
         let shared = self.mappings.iter().find(|(id, m)| {
-            m.independent
-                && (m.proto, m.inside) == (proto, inside)
-                && lives.get(id).is_some_and(|life| *life != Life::No)
+            m.independent && m.is_of(proto, inside) && lives.get(id).is_some_and(|life| *life != Life::No)
         });
         if let Some((id, mapping)) = shared.map(|(id, m)| (*id, m.clone())) {
             match mapping.outside {
@@ -423,10 +446,7 @@ impl Reference {
     ) -> Result<(), String> {
         let flow = (proto, inside, remote);
         let session = self.session_life(&flow);
-        let at = self
-            .mappings
-            .iter()
-            .find(|(_, m)| (m.proto, m.inside, m.outside) == (proto, inside, Some(outside)));
+        let at = self.mappings.iter().find(|(_, m)| m.is_of(proto, inside) && m.outside == Some(outside));
         let mut at = at.map(|(id, _)| *id);
         if at.is_none()
             && inside.v4().is_some_and(|ip| one_to_one_back(&self.policy, outside.ip) == Some(ip))
@@ -437,8 +457,7 @@ impl Reference {
         }
         if at.is_none() {
             // Perhaps one whose endpoint nobody saw.
-            let unseen =
-                self.mappings.iter().find(|(_, m)| (m.proto, m.inside, m.outside) == (proto, inside, None));
+            let unseen = self.mappings.iter().find(|(_, m)| m.is_of(proto, inside) && m.outside.is_none());
             at = unseen.map(|(id, _)| *id);
             if let Some(id) = at {
                 self.learn(id, outside)?;
@@ -491,8 +510,7 @@ impl Reference {
         }
         self.end_session(&flow, false);
         let lives = self.mapping_lives();
-        let shared =
-            self.mappings.iter().find(|(_, m)| m.independent && (m.proto, m.inside) == (proto, inside));
+        let shared = self.mappings.iter().find(|(_, m)| m.independent && m.is_of(proto, inside));
         let id = match shared.map(|(id, _)| *id) {
             Some(id) if lives.get(&id) == Some(&Life::Yes) => id,
             Some(id) => {

@@ -419,7 +419,7 @@ impl Simulation {
         match (passed, drops.as_slice()) {
             (Some(sent), []) => {
                 let (dst, src) = self.delivery(to, &sent)?;
-                if dst != callee || sent.port.0 != INSIDE[to] {
+                if dst.endpoint() != callee.endpoint() || sent.port.0 != INSIDE[to] {
                     return Err(format!("a call to {outside} reached {dst}, not {callee}"));
                 }
                 self.summary.hairpinned += 1;

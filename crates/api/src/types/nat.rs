@@ -103,8 +103,8 @@ pub struct Mapping {
     pub outside_port: u16,
     /// Sessions on it.
     pub sessions: u32,
-    /// The NAT64 prefix by which its host sees remotes; only of mappings with an IPv6 inside. A host that uses two
-    /// prefixes has two mappings of one port.
+    /// The NAT64 prefix by which its host sees who begins a session with it, the one that it used last; only of mappings
+    /// with an IPv6 inside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nat64_prefix: Option<String>,
     /// `dynamic`, `static` (made by config) or `asked` (by PCP or NAT-PMP).

@@ -50,7 +50,7 @@ fn prefixes(notes: &Notes, siit: &SiitConfig) {
         match NatPrefix::new(prefix.value) {
             Err(why) => notes.error(prefix.span, format!("{prefix} cannot stand for IPv4: {why}")),
             Ok(usable) if at == 0 && usable.is_well_known() && has_hosts_within => {
-                // RFC 6052 §3.1 (hosts).
+                // RFC 6052 §3.1 (hosts), RFC 6052 §3.3.
                 let message = "hosts should have no addresses within the well-known prefix, which leads to any translator (RFC 6052 §3.1); use a prefix of your own for `ipv4`";
                 notes.warning(prefix.span, message);
             }

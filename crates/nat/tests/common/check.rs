@@ -124,7 +124,10 @@ pub fn invariants(world: &mut World) {
         *by_subscriber
             .entry((row.instance, subscriber_of(world, row.instance, row.inside.ip)))
             .or_default() += 1;
-        assert!(keys.insert((vrf, row.proto, row.inside, row.remote)), "two sessions of one flow: {row:?}");
+        assert!(
+            keys.insert((vrf, row.proto, row.inside, row.remote, row.remote6)),
+            "two sessions of one flow: {row:?}"
+        );
     }
     for (key, row) in &outside {
         assert_eq!(row.sessions, on_mapping.get(key).copied().unwrap_or(0), "{row:?}");

@@ -167,9 +167,10 @@ impl Reference {
         let (proto, inside, _) = *flow;
         let subscriber = self.subscriber(inside.ip);
         let lives = self.mapping_lives();
-        let shared = self.mappings.iter().find(|(id, m)| {
-            m.independent && (m.proto, m.inside) == (proto, inside) && lives.get(id) == Some(&Life::Yes)
-        });
+        let shared = self
+            .mappings
+            .iter()
+            .find(|(id, m)| m.independent && m.is_of(proto, inside) && lives.get(id) == Some(&Life::Yes));
         let needs_mapping = shared.is_none();
         let own = shared.map(|(id, _)| *id);
         let ports_wanted = needs_mapping && one_to_one(&self.policy, inside.ip).is_none();

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 
 use carrack_nat::row::{Endpoint, HostEndpoint};
 
-/// An inside endpoint. An IPv6 host that uses two NAT64 prefixes is two hosts: its answers come from the one it asked.
+/// An inside endpoint, with the NAT64 prefix by which an IPv6 host sees its peer: answers come from the one it asked. Its
+/// mapping is one, by whatever prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Local {
     /// Address.

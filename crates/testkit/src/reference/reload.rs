@@ -66,17 +66,19 @@ impl Reference {
         if is_exempt(policy, inside.ip, remote.ip) && !is_exempt(&self.policy, inside.ip, remote.ip) {
             return Life::No;
         }
+        // Its remotes would have other addresses.
+        let sees_anew = seen_as(policy, inside.via, remote) != seen_as(&self.policy, inside.via, remote);
         if mapping.kind == Kind::Forward {
-            let kept = mapping.outside.and_then(|at| forward_at(policy, proto, at)) == Some(inside);
-            return sure(kept && subscriber_of(policy, inside.ip) == self.subscriber(inside.ip));
+            let kept = mapping.outside.and_then(|at| forward_at(policy, proto, at)) == Some(mapping.inside);
+            return sure(
+                kept && !sees_anew && subscriber_of(policy, inside.ip) == self.subscriber(inside.ip),
+            );
         }
         let claimed = forwards(policy).iter().any(|(p, at, to)| {
             let same = to.endpoint() == inside.endpoint();
             *p == proto && (Some(*at) == mapping.outside || same)
         });
         let subscribes_anew = subscriber_of(policy, inside.ip) != self.subscriber(inside.ip);
-        // Its remotes would have other addresses.
-        let sees_anew = seen_as(policy, inside.via, remote) != seen_as(&self.policy, inside.via, remote);
         if is_denied(policy, inside.ip) || claimed || subscribes_anew || sees_anew {
             return Life::No;
         }

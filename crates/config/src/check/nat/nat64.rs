@@ -107,7 +107,7 @@ fn forwards(notes: &Notes, (nat, nat64): (&NatConfig, &Nat64Config)) {
     }
 }
 
-/// Nor a route: what comes from an inside interface to such a prefix is translated before it is routed.
+/// Nor a route: what comes from an inside interface to such a prefix is translated before it is routed (RFC 6052 §3.2).
 fn routes(notes: &Notes, config: &Config, (nat, nat64): (&NatConfig, &Nat64Config)) {
     for route in config.routes.iter().filter(|route| route.vrf == nat.inside_vrf) {
         let Prefix::V6(to) = route.prefix.value else { continue };
