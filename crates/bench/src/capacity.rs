@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::clock::Tsc;
 use crate::forward::{BenchError, pin};
 use crate::generator::Translation;
+use crate::generator_cost::GeneratorCost;
 use crate::layout::Layout;
 use crate::memory::{self, TableMemory};
 use crate::offered::{Random, closed_loop, fill};
@@ -74,6 +75,9 @@ pub struct CapacityReport {
     pub forward_mpps: f64,
     /// Processor cycles (TSC) of each.
     pub forward_cycles_per_packet: f64,
+    /// Of those, what the generator takes.
+    #[serde(flatten)]
+    pub generator: GeneratorCost,
     /// Share of that time that the thread had the processor, percent: below 95 others disturbed the measurement.
     pub processor_percent: f64,
     /// Million packets forwarded a second of processor time.
@@ -125,6 +129,7 @@ pub fn capacity(args: &CapacityArgs) -> Result<CapacityReport, BenchError> {
     // Caches and predictors get warm with what is measured.
     closed_loop(&mut rig, tsc, args.seconds * 0.1, false, &mut picks);
     let forward = closed_loop(&mut rig, tsc, args.seconds, false, &mut picks);
+    let generator = GeneratorCost::measure(&mut rig, false, &mut picks);
     let rows = rig.worker.nat().memory();
     let all: u64 = rows.iter().map(|row| row.bytes).sum();
     let ok = sessions == u64::from(args.sessions) && rig.accounts().dropped() == 0 && rig.is_balanced();
@@ -147,6 +152,7 @@ pub fn capacity(args: &CapacityArgs) -> Result<CapacityReport, BenchError> {
         start_s,
         forward_mpps: forward.m_per_s,
         forward_cycles_per_packet: forward.cycles_per_session,
+        generator,
         processor_percent: forward.processor_percent,
         forward_mpps_of_its_own: forward.m_per_processor_s,
         disturbance: forward.disturbance(),
@@ -201,6 +207,7 @@ impl CapacityReport {
                 self.forward_mpps, self.forward_cycles_per_packet, self.disturbance
             ),
         );
+        line("  of which the generator", self.generator.line());
         line("verified bit by bit", grouped(self.packets_verified));
         line("all as it must be", if self.ok { "yes" } else { "NO" }.into());
     }

@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::clock::Tsc;
 use crate::forward::{BenchError, difference, drops_of, pin};
 use crate::generator::Translation;
+use crate::generator_cost::GeneratorCost;
 use crate::layout::Layout;
 use crate::offered::{Load, RING_PACKETS, Random, closed_loop, fill, offer};
 use crate::options::{number, seconds};
@@ -265,6 +266,13 @@ pub struct ChurnReport {
     pub rate: u32,
     /// Share of the capacity that was offered, percent.
     pub load_percent: f64,
+    /// Million packets a second, both ways together, when there is always a full burst waiting.
+    pub capacity_mpps: f64,
+    /// Processor cycles (TSC) a packet at that rate, generator and far end included.
+    pub capacity_cycles_per_packet: f64,
+    /// Of those, what generator and far end take.
+    #[serde(flatten)]
+    pub generator: GeneratorCost,
     /// What was seen.
     #[serde(flatten)]
     pub seen: Churned,
@@ -298,8 +306,9 @@ pub fn churn(args: &ChurnArgs) -> Result<ChurnReport, BenchError> {
     let (tsc, mut rig) = (Tsc::measure(), Rig::new(&spec)?);
     fill(&mut rig, tsc, 0, args.sessions, true);
     let mut picks = Random::new(args.sessions);
-    let capacity = closed_loop(&mut rig, tsc, (args.seconds * 0.2).min(2.0), true, &mut picks).per_s();
-    let pps = capacity * args.load / 100.0;
+    let capacity = closed_loop(&mut rig, tsc, (args.seconds * 0.2).min(2.0), true, &mut picks);
+    let generator = GeneratorCost::measure(&mut rig, true, &mut picks);
+    let pps = capacity.per_s() * args.load / 100.0;
     let load = Load::lasting(pps, args.seconds, true, RING_PACKETS);
     let seen = churn_rig(&mut rig, tsc, load, f64::from(args.rate), args.sessions)?;
     Ok(ChurnReport {
@@ -308,6 +317,10 @@ pub fn churn(args: &ChurnArgs) -> Result<ChurnReport, BenchError> {
         sessions: args.sessions,
         rate: args.rate,
         load_percent: args.load,
+        // A packet from inside and its answer.
+        capacity_mpps: capacity.m_per_s * 2.0,
+        capacity_cycles_per_packet: capacity.cycles_per_session / 2.0,
+        generator,
         packets_verified: rig.verified()?,
         ok: seen.is_accounted && seen.deleted > 0,
         seen,
@@ -325,6 +338,12 @@ impl ChurnReport {
             self.load_percent
         );
         println!();
+        let line = |name: &str, value: String| println!("  {name:<26}{value}");
+        line(
+            "capacity, both ways",
+            format!("{:.2} Mpps, {:.0} cycles a packet", self.capacity_mpps, self.capacity_cycles_per_packet),
+        );
+        line("  of which the generator", self.generator.line());
         self.seen.print();
         println!("  {:<26}{}", "verified bit by bit", grouped(self.packets_verified));
         println!("  {:<26}{}", "all as it must be", if self.ok { "yes" } else { "NO" });

@@ -20,6 +20,7 @@ use crate::generator::{
     Chooser, Order, PORTS, REMOTES, SESSIONS_PER_SUBSCRIBER, SUBSCRIBER_FIRST, Session, Translation, Writer,
     session,
 };
+use crate::generator_cost::GeneratorCost;
 use crate::generator6::{remote6, subscriber6};
 use crate::memory;
 use crate::report::ForwardReport;
@@ -90,7 +91,7 @@ struct Measured {
     balance_ok: bool,
     seconds: f64,
     cycles: u64,
-    generator_cycles: f64,
+    generator: GeneratorCost,
     verified: u64,
     sessions: u64,
     table_bytes: u64,
@@ -329,13 +330,29 @@ impl Bench {
             accounts,
             seconds,
             cycles,
-            generator_cycles: generator_cycles as f64 / generated.max(1) as f64,
+            generator: self.generator_cost(spec.direction, generator_cycles as f64 / generated.max(1) as f64),
             verified: self.verified,
             sessions: self.worker.nat().session_count() as u64,
             table_bytes: self.worker.nat().table_bytes() as u64,
             pool_bytes: memory.iter().filter(|row| row.table == "pool-addresses").map(|row| row.bytes).sum(),
             pages: memory.first().map_or("?", |row| row.pages),
         }
+    }
+
+    /// The generator's cycles with the tables that it looks into: who the subscriber is, and for what comes in, where the
+    /// mapping is reached.
+    fn generator_cost(&self, direction: Way, cycles_per_packet: f64) -> GeneratorCost {
+        let subscribers = size_of_val(self.subscribers.as_slice());
+        let outside = size_of_val(self.outside.as_slice());
+        // A stateless translator's hosts have the same address outside.
+        let (in_bytes, in_lines) =
+            if self.translation == Translation::Siit { (0, 0.0) } else { (outside, 1.0) };
+        let (table_bytes, lines_per_packet) = match direction {
+            Way::Out => (subscribers, 1.0),
+            Way::In => (subscribers + in_bytes, 1.0 + in_lines),
+            Way::Both => (subscribers + in_bytes, 1.0 + in_lines / 2.0),
+        };
+        GeneratorCost { cycles_per_packet, table_bytes: table_bytes as u64, lines_per_packet }
     }
 
     /// Runs for some time or packets: (packets, cycles, seconds).
@@ -555,7 +572,6 @@ fn summary(spec: &ForwardSpec, measured: &[Measured]) -> ForwardReport {
         Translation::Nat44 | Translation::Nat64 => total(|m| m.sessions),
     };
     let memory = total(|m| m.table_bytes);
-    let count = measured.len() as f64;
     ForwardReport {
         scenario: "forward",
         translation: spec.translation.name(),
@@ -576,7 +592,7 @@ fn summary(spec: &ForwardSpec, measured: &[Measured]) -> ForwardReport {
         mpps,
         mpps_per_worker: mpps / f64::from(spec.workers),
         cycles_per_packet: total(|m| m.cycles) as f64 / offered.max(1) as f64,
-        generator_cycles_per_packet: measured.iter().map(|m| m.generator_cycles).sum::<f64>() / count,
+        generator: GeneratorCost::together(&measured.iter().map(|m| m.generator).collect::<Vec<_>>()),
         gbps_l2: mpps * f64::from(spec.frame_bytes) * 8.0 / 1e3,
         bytes_per_session: memory as f64 / sessions.max(1) as f64,
         memory_bytes: memory,

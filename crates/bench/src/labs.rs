@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::clock::Tsc;
 use crate::crew::Crew;
 use crate::forward::BenchError;
+use crate::generator_cost::GeneratorCost;
 use crate::memory;
 use crate::offered::{Load, Picks, RING_PACKETS};
 use crate::options::{number, seconds};
@@ -62,6 +63,9 @@ pub struct Kpi {
     /// Ours, all workers, when there is always a full burst waiting, where that differs from what is measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed_loop: Option<f64>,
+    /// Of a rate of packets: what the generator takes of each of ours, and with answers the far end.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub generator: Option<GeneratorCost>,
     /// How many times better ours is, of one processor; below 1 is worse.
     pub ratio: f64,
 }
@@ -86,6 +90,7 @@ impl Kpi {
             ours,
             ours_per_core,
             closed_loop: None,
+            generator: None,
             ratio,
         }
     }
@@ -101,6 +106,7 @@ impl Kpi {
             ours,
             ours_per_core: ours,
             closed_loop: None,
+            generator: None,
             ratio,
         }
     }
@@ -108,6 +114,11 @@ impl Kpi {
     /// With what it is when there is always a full burst waiting.
     pub fn with_closed_loop(self, closed_loop: f64) -> Self {
         Self { closed_loop: Some(closed_loop), ..self }
+    }
+
+    /// With what the generator takes of each packet.
+    pub fn with_generator(self, generator: GeneratorCost) -> Self {
+        Self { generator: Some(generator), ..self }
     }
 }
 
@@ -147,13 +158,14 @@ impl LabReport {
             grouped(self.sessions_published.into())
         );
         println!(
-            "  {:<36}{:<8}{:>10}{:>10}{:>10}{:>11}{:>11}{:>9}",
-            "KPI", "UNIT", "PUBLISHED", "PER CORE", "OURS", "PER CORE", "NEVER IDLE", "RATIO"
+            "  {:<36}{:<8}{:>10}{:>10}{:>10}{:>11}{:>11}{:>11}{:>9}",
+            "KPI", "UNIT", "PUBLISHED", "PER CORE", "OURS", "PER CORE", "NEVER IDLE", "GENERATOR", "RATIO"
         );
         for kpi in &self.kpis {
             let closed_loop = kpi.closed_loop.map_or("-".into(), figure);
+            let generator = kpi.generator.map_or("-".into(), |cost| figure(cost.cycles_per_packet));
             println!(
-                "  {:<36}{:<8}{:>10}{:>10}{:>10}{:>11}{:>11}{:>8} x",
+                "  {:<36}{:<8}{:>10}{:>10}{:>10}{:>11}{:>11}{:>11}{:>8} x",
                 kpi.name,
                 kpi.unit,
                 figure(kpi.published),
@@ -161,6 +173,7 @@ impl LabReport {
                 figure(kpi.ours),
                 figure(kpi.ours_per_core),
                 closed_loop,
+                generator,
                 figure(kpi.ratio)
             );
         }
@@ -168,8 +181,14 @@ impl LabReport {
             "\n  OURS is all workers without any loss (a receive ring of {RING_PACKETS} packets each), generator and far end"
         );
         println!(
-            "  included; NEVER IDLE the same with a full burst always waiting. RATIO is of one core to one core."
+            "  included; NEVER IDLE the same with a full burst always waiting. GENERATOR is the processor cycles (TSC) a packet"
         );
+        println!(
+            "  that generator and far end take alone, measured in this run. RATIO is of one core to one core."
+        );
+        if let Some(generator) = self.kpis.iter().find_map(|kpi| kpi.generator) {
+            println!("  * the generator has {}", generator.tables());
+        }
         for difference in &self.differences {
             println!("  * {difference}");
         }

@@ -13,6 +13,7 @@ use crate::clock::{Moment, Tsc};
 use crate::crew::Crew;
 use crate::forward::BenchError;
 use crate::generator::Translation;
+use crate::generator_cost::GeneratorCost;
 use crate::labs::zero_loss;
 use crate::layout::Layout;
 use crate::offered::RING_PACKETS;
@@ -71,6 +72,11 @@ pub struct Rfc9693Report {
     pub establishment_m_per_s: f64,
     /// Every rate that was tried.
     pub establishment: Found,
+    /// What generator and far end take of each packet, traffic both ways.
+    #[serde(flatten)]
+    pub generator: GeneratorCost,
+    /// The generator alone, traffic from inside: of establishment and of throughput from inside.
+    pub generator_from_inside: GeneratorCost,
     /// Highest rate both ways together without loss, all connections there, Mpps.
     pub throughput_both_mpps: f64,
     /// The same of packets from inside alone.
@@ -111,6 +117,8 @@ pub fn rfc9693(args: &Rfc9693Args) -> Result<Rfc9693Report, BenchError> {
     };
     let throughput_both_mpps = throughput(&mut crew, true) * 2.0;
     let throughput_out_mpps = throughput(&mut crew, false);
+    let mut picks = crew.random(sessions);
+    let [generator, generator_from_inside] = [true, false].map(|both| crew.generator(both, &mut picks));
     let tear_down = tear_down(&mut crew, tsc);
     ok &= tear_down.sessions == u64::from(sessions) && crew.expire_all() && crew.is_balanced();
     Ok(Rfc9693Report {
@@ -122,6 +130,8 @@ pub fn rfc9693(args: &Rfc9693Args) -> Result<Rfc9693Report, BenchError> {
         frame_bytes,
         establishment_m_per_s: establishment.rate / 1e6,
         establishment,
+        generator,
+        generator_from_inside,
         throughput_both_mpps,
         throughput_out_mpps,
         tear_down,
@@ -192,6 +202,8 @@ impl Rfc9693Report {
         line("maximum connection establishment rate", format!("{:.2} M/s", self.establishment_m_per_s));
         line("throughput, both ways", format!("{:.2} Mpps", self.throughput_both_mpps));
         line("throughput, from inside", format!("{:.2} Mpps", self.throughput_out_mpps));
+        line("of these the generator, from inside", self.generator_from_inside.line());
+        line("generator and far end, both ways", self.generator.line());
         line(
             "connection tear-down rate",
             format!("{:.2} M/s ({:.2} s for all)", self.tear_down.m_per_s, self.tear_down.seconds),

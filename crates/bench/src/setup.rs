@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::sync::Barrier;
 
 use carrack_base::BURST_PACKETS_MAX;
-use carrack_tables::cycles;
 use clap::Args;
 use serde::Serialize;
 
@@ -15,6 +14,7 @@ use crate::clock::{BurstMeter, BurstTimes, Moment, Tsc};
 use crate::crew::Crew;
 use crate::forward::{BenchError, difference, pin};
 use crate::generator::Translation;
+use crate::generator_cost::GeneratorCost;
 use crate::layout::{Layout, Walk};
 use crate::options::{number, seconds};
 use crate::progress::Progress;
@@ -30,8 +30,6 @@ const HOLD_S: u32 = 4;
 const FILL_S: u64 = 4;
 /// Ports of a block.
 const BLOCK: u16 = 256;
-/// Packets of which the generator's share is measured.
-const GENERATOR_PACKETS: u64 = 1 << 20;
 
 /// Options of `bench setup`.
 #[derive(Debug, Clone, Args)]
@@ -156,8 +154,9 @@ pub struct SetupReport {
     pub sessions_per_mapping: u32,
     /// `random` or `sequential`.
     pub order: &'static str,
-    /// Cycles a packet that the generator alone takes.
-    pub generator_cycles_per_packet: f64,
+    /// What the generator takes of each.
+    #[serde(flatten)]
+    pub generator: GeneratorCost,
     /// From empty to full.
     pub fill: Phase,
     /// All of them ending, one after the other as their time comes.
@@ -251,17 +250,6 @@ impl Setup {
 
     fn meters(&self) -> Meters {
         Meters { whole: BurstMeter::new(self.tsc), background: BurstMeter::new(self.tsc) }
-    }
-
-    /// Cycles a packet of the generator alone; packets of sessions that exist afterwards as before.
-    fn generator(&mut self) -> f64 {
-        let start = cycles();
-        for _ in 0..GENERATOR_PACKETS / BURST_PACKETS_MAX as u64 {
-            self.numbers.iter_mut().for_each(|number| *number = self.walk.pick());
-            self.rig.receive(&self.numbers);
-            self.rig.discard();
-        }
-        cycles().wrapping_sub(start) as f64 / GENERATOR_PACKETS as f64
     }
 
     /// From empty to `sessions`, time standing still.
@@ -424,7 +412,7 @@ pub fn setup(args: &SetupArgs) -> Result<SetupReport, BenchError> {
 impl Setup {
     /// All phases; workers begin each of them together.
     fn measure(&mut self, args: &SetupArgs, barrier: &Barrier) -> Result<SetupReport, BenchError> {
-        let generator_cycles_per_packet = self.generator();
+        let generator = GeneratorCost::measure(&mut self.rig, false, &mut self.walk);
         barrier.wait();
         let (fill, burst_without_expiry) = self.fill(u64::from(self.sessions));
         barrier.wait();
@@ -439,7 +427,7 @@ impl Setup {
             ports_per_subscriber: args.ports,
             sessions_per_mapping: args.remotes,
             order: if args.sequential { "sequential" } else { "random" },
-            generator_cycles_per_packet,
+            generator,
             fill,
             tear_down,
             sustained: Phase::default(),
@@ -478,6 +466,8 @@ fn together(args: &SetupArgs, reports: &[SetupReport]) -> Option<SetupReport> {
     let worst = |of: fn(&SetupReport) -> &BurstTimes| {
         reports.iter().map(of).fold(BurstTimes::default(), |worst, times| worst.or(times))
     };
+    let generators: Vec<_> = reports.iter().map(|report| report.generator).collect();
+    all.generator = GeneratorCost::together(&generators);
     all.fill = phases(|report| &report.fill);
     all.tear_down = phases(|report| &report.tear_down);
     all.sustained = phases(|report| &report.sustained);
@@ -519,8 +509,7 @@ impl SetupReport {
                 phase.disturbance()
             );
         };
-        let generator = format!(", generator {:.0} of them", self.generator_cycles_per_packet);
-        phase("from empty to full", &self.fill, generator);
+        phase("from empty to full", &self.fill, String::new());
         phase("tear-down", &self.tear_down, String::new());
         let alive = format!(
             ", {} made, {} expired, {} to {} alive",
@@ -530,6 +519,7 @@ impl SetupReport {
             grouped(self.alive_max)
         );
         phase("with expiry at that rate", &self.sustained, alive);
+        println!("  {:<26}{}", "of all that the generator", self.generator.line());
         println!("  {:<26}{}", "64 set-ups", self.burst_without_expiry.line());
         println!("  {:<26}{}", "64 set-ups with expiry", self.burst_with_expiry.line());
         println!("  {:<26}{}", "  of which expiry", self.expiry_of_a_burst.line());

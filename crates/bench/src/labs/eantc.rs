@@ -135,6 +135,7 @@ impl Run {
         crew.all(|rig| rig.set_frame_bytes(84));
         let mut walks = crew.walks();
         let most = crew.fill(*tsc, sessions.min(1 << 20), false).per_s();
+        let generator = crew.generator(false, &mut walks);
         *ok &= crew.expire_all();
         let search = Search { rate_max: most * 1.5, resolution: 0.0, trials_max: 16, repeats_max: 1 };
         let found = step_up(most * 0.2, most * 0.1, &search, |pps| {
@@ -147,7 +148,7 @@ impl Run {
             Seen { offered: outcome.offered, lost: outcome.lost(), disturbed: outcome.preemptions > 0 }
         });
         let kpi = Kpi::rate("session set-up, no loss", "M/s", 7.0, (CORES, workers), found.rate / 1e6);
-        self.kpis.push(kpi.with_closed_loop(most / 1e6));
+        self.kpis.push(kpi.with_closed_loop(most / 1e6).with_generator(generator));
     }
 
     /// All sessions, and what each takes.
@@ -156,8 +157,9 @@ impl Run {
         // Filled without any loss: each is there, and no packet was dropped.
         self.ok &= phase.sessions == u64::from(sessions) && self.crew.dropped() == 0;
         let bytes = self.crew.memory_bytes() as f64 / f64::from(sessions);
-        let cores = (CORES, self.crew.workers());
-        self.kpis.push(Kpi::rate("fill rate, both directions seen", "M/s", 3.5, cores, phase.m_per_s));
+        let (cores, mut walks) = ((CORES, self.crew.workers()), self.crew.walks());
+        let fill = Kpi::rate("fill rate, both directions seen", "M/s", 3.5, cores, phase.m_per_s);
+        self.kpis.push(fill.with_generator(self.crew.generator(true, &mut walks)));
         self.kpis.push(Kpi::cost("memory of a session", "bytes", 1_750.0, bytes));
     }
 
@@ -178,11 +180,12 @@ impl Run {
             sizes.iter().map(|(bytes, weight)| bytes * weight).sum::<u32>() as f64 * 8.0 / f64::from(weight);
         let mut picks = crew.random(sessions);
         let most = crew.closed_loop(*tsc, trial_s.min(1.0), true, &mut picks).per_s();
+        let generator = crew.generator(true, &mut picks);
         let found = zero_loss(crew, *tsc, (most * 1.1, *trial_s, true), &mut picks, ok);
         // Packets from inside and their answers.
         let gbit = |pps: f64| pps * 2.0 * bits / 1e9;
         let kpi = Kpi::rate(format!("throughput {name}, both ways"), "Gbit/s", gbps, cores, gbit(found.rate));
-        kpis.push(kpi.with_closed_loop(gbit(most)));
+        kpis.push(kpi.with_closed_loop(gbit(most)).with_generator(generator));
         let pps = if found.rate > 0.0 { found.rate } else { most / 2.0 };
         let load = Load::lasting(pps, *trial_s, true, u64::MAX);
         let outcome = crew.offer(*tsc, load, &mut picks);

@@ -61,7 +61,7 @@ pub fn paper(args: &LabArgs) -> Result<LabReport, BenchError> {
         ok &= report.ok;
         let cores = (CORES, args.workers.into());
         let kpi = Kpi::rate(name, "M/s", published, cores, report.sustained.m_per_s);
-        kpis.push(kpi.with_closed_loop(report.fill.m_per_s));
+        kpis.push(kpi.with_closed_loop(report.fill.m_per_s).with_generator(report.generator));
     }
     let mut differences: Vec<String> = less.into_iter().collect();
     differences.push("new sessions: while as many expire; NEVER IDLE is from empty, nothing expiring".into());
@@ -107,9 +107,10 @@ fn forwarding(
         // Of several workers each has one at least.
         let mut picks = crew.random(flows);
         let most = crew.closed_loop(tsc, trial_s.min(1.0), false, &mut picks).per_s();
+        let generator = crew.generator(false, &mut picks);
         let found = zero_loss(&mut crew, tsc, (most * 1.1, trial_s, false), &mut picks, ok);
         let kpi = Kpi::rate(format!("64 B, {name}"), "Mpps", published, cores, found.rate / 1e6);
-        kpis.push(kpi.with_closed_loop(most / 1e6));
+        kpis.push(kpi.with_closed_loop(most / 1e6).with_generator(generator));
         let load = Load::lasting(most / 2.0, trial_s, false, u64::MAX);
         later = Some(crew.offer(tsc, load, &mut picks));
     }
