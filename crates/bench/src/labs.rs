@@ -219,7 +219,7 @@ fn fitting(
     if memory::check(&spec).is_ok() {
         let why = (wanted < published).then(|| {
             let reason = if args.quick { "--quick" } else { "--sessions" };
-            format!("{} sessions instead of {}: {reason}", grouped(wanted.into()), grouped(published.into()))
+            instead(&spec, published, reason)
         });
         return Ok((spec, why));
     }
@@ -234,14 +234,19 @@ fn fitting(
     }
     let fits = make(low);
     memory::check(&fits)?;
-    let why = format!(
-        "{} sessions instead of {}: these need {:.1} GB of memory, {:.1} GB are to be had",
-        grouped(low.into()),
-        grouped(published.into()),
+    let reason = format!(
+        "these need {:.1} GB of memory, {:.1} GB are to be had",
         memory::needed(&spec) as f64 / 1e9,
         memory::available() as f64 / 1e9
     );
+    let why = instead(&fits, published, &reason);
     Ok((fits, Some(why)))
+}
+
+/// Sessions as there are, which are whole subscribers' and so fewer than were asked for, and why not the published ones.
+fn instead(spec: &RigSpec, published: u32, reason: &str) -> String {
+    let sessions = spec.layout.sessions();
+    format!("{} sessions instead of {}: {reason}", grouped(sessions.into()), grouped(published.into()))
 }
 
 /// Zero-loss rate over sessions that exist, packets a second from inside to all workers (RFC 2544 §26.1).

@@ -215,6 +215,9 @@ mod tests {
             let args = LabArgs { quick: true, seconds: Some(0.02), sessions: None, workers, json: false };
             let report = eantc(&args).unwrap();
             assert!(report.ok, "{report:#?}");
+            // Four ports of each of as many clients as published, not the 100 000 that a quick run asks for.
+            assert_eq!(report.sessions, 80_000);
+            assert!(report.differences[0].starts_with("80 000 sessions instead"), "{report:#?}");
             assert_eq!(report.kpis.len(), 3 + 4 * FRAMES.len());
         }
     }
