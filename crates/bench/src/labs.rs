@@ -66,8 +66,9 @@ pub struct Kpi {
     /// Of a rate of packets: what the generator takes of each of ours, and with answers the far end.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub generator: Option<GeneratorCost>,
-    /// How many times better ours is, of one processor; below 1 is worse.
-    pub ratio: f64,
+    /// How many times better ours is, of one processor; below 1 is worse. `null` when ours is 0 and less is better: then
+    /// it is as good as can be.
+    pub ratio: Option<f64>,
 }
 
 impl Kpi {
@@ -81,7 +82,7 @@ impl Kpi {
     ) -> Self {
         let published_per_core = published / f64::from(cores.0);
         let ours_per_core = ours / f64::from(cores.1.max(1));
-        let ratio = ours_per_core / published_per_core;
+        let ratio = Some(ours_per_core / published_per_core);
         Self {
             name: name.into(),
             unit,
@@ -97,7 +98,7 @@ impl Kpi {
 
     /// A time or a size: less is better, and processors make no difference.
     pub fn cost(name: impl Into<String>, unit: &'static str, published: f64, ours: f64) -> Self {
-        let ratio = if ours > 0.0 { published / ours } else { 0.0 };
+        let ratio = (ours > 0.0).then(|| published / ours);
         Self {
             name: name.into(),
             unit,
@@ -109,6 +110,11 @@ impl Kpi {
             generator: None,
             ratio,
         }
+    }
+
+    /// How many times better, for people.
+    fn better(&self) -> String {
+        self.ratio.map_or("best".into(), |ratio| format!("{} x", figure(ratio)))
     }
 
     /// With what it is when there is always a full burst waiting.
@@ -158,14 +164,14 @@ impl LabReport {
             grouped(self.sessions_published.into())
         );
         println!(
-            "  {:<36}{:<8}{:>10}{:>10}{:>10}{:>11}{:>11}{:>11}{:>9}",
+            "  {:<36}{:<8}{:>10}{:>10}{:>10}{:>11}{:>11}{:>11}{:>10}",
             "KPI", "UNIT", "PUBLISHED", "PER CORE", "OURS", "PER CORE", "NEVER IDLE", "GENERATOR", "RATIO"
         );
         for kpi in &self.kpis {
             let closed_loop = kpi.closed_loop.map_or("-".into(), figure);
             let generator = kpi.generator.map_or("-".into(), |cost| figure(cost.cycles_per_packet));
             println!(
-                "  {:<36}{:<8}{:>10}{:>10}{:>10}{:>11}{:>11}{:>11}{:>8} x",
+                "  {:<36}{:<8}{:>10}{:>10}{:>10}{:>11}{:>11}{:>11}{:>10}",
                 kpi.name,
                 kpi.unit,
                 figure(kpi.published),
@@ -174,7 +180,7 @@ impl LabReport {
                 figure(kpi.ours_per_core),
                 closed_loop,
                 generator,
-                figure(kpi.ratio)
+                kpi.better()
             );
         }
         println!(
@@ -184,8 +190,9 @@ impl LabReport {
             "  included; NEVER IDLE the same with a full burst always waiting. GENERATOR is the processor cycles (TSC) a packet"
         );
         println!(
-            "  that generator and far end take alone, measured in this run. RATIO is of one core to one core."
+            "  that generator and far end take alone, measured in this run. RATIO is of one core to one core,"
         );
+        println!("  `best` where ours is nothing of what should be little.");
         if let Some(generator) = self.kpis.iter().find_map(|kpi| kpi.generator) {
             println!("  * the generator has {}", generator.tables());
         }
@@ -285,11 +292,21 @@ mod tests {
     #[test]
     fn ratios_are_of_one_processor_and_above_one_is_better() {
         let rate = Kpi::rate("throughput", "Mpps", 84.0, (84, 1), 3.0);
-        assert_eq!((rate.published_per_core, rate.ratio), (1.0, 3.0));
+        assert_eq!((rate.published_per_core, rate.ratio), (1.0, Some(3.0)));
         let two = Kpi::rate("throughput", "Mpps", 84.0, (84, 2), 5.0);
-        assert_eq!((two.ours, two.ours_per_core, two.ratio), (5.0, 2.5, 2.5));
+        assert_eq!((two.ours, two.ours_per_core, two.ratio), (5.0, 2.5, Some(2.5)));
         let time = Kpi::cost("latency", "us", 80.0, 20.0);
-        assert_eq!((time.published_per_core, time.ratio), (80.0, 4.0));
+        assert_eq!((time.published_per_core, time.ratio), (80.0, Some(4.0)));
+    }
+
+    #[test]
+    fn no_loss_at_all_is_best_and_no_ratio() {
+        let loss = Kpi::cost("loss under churn", "ppm", 0.385, 0.0);
+        assert_eq!((loss.ratio, loss.better()), (None, "best".into()));
+        assert_eq!(serde_json::to_value(&loss).unwrap()["ratio"], serde_json::Value::Null);
+        assert_eq!(Kpi::cost("loss under churn", "ppm", 0.4, 0.8).better(), "0.50 x");
+        // Nothing of what should be much is not good.
+        assert_eq!(Kpi::rate("throughput", "Mpps", 24.0, (14, 1), 0.0).better(), "0.00 x");
     }
 
     #[test]
