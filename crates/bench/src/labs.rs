@@ -48,8 +48,11 @@ impl LabArgs {
 /// One figure beside its published one.
 #[derive(Debug, Clone, Serialize)]
 pub struct Kpi {
-    /// What is measured.
+    /// What is measured: no other row of the report has this name.
     pub name: String,
+    /// For people it is a detail of the row above.
+    #[serde(skip)]
+    is_detail: bool,
     /// Unit of all figures in the row.
     pub unit: &'static str,
     /// As published, the whole machine.
@@ -85,6 +88,7 @@ impl Kpi {
         let ratio = Some(ours_per_core / published_per_core);
         Self {
             name: name.into(),
+            is_detail: false,
             unit,
             published,
             published_per_core,
@@ -101,6 +105,7 @@ impl Kpi {
         let ratio = (ours > 0.0).then(|| published / ours);
         Self {
             name: name.into(),
+            is_detail: false,
             unit,
             published,
             published_per_core: published,
@@ -115,6 +120,11 @@ impl Kpi {
     /// How many times better, for people.
     fn better(&self) -> String {
         self.ratio.map_or("best".into(), |ratio| format!("{} x", figure(ratio)))
+    }
+
+    /// As a detail of the row above, for people.
+    pub fn detail(self) -> Self {
+        Self { is_detail: true, ..self }
     }
 
     /// With what it is when there is always a full burst waiting.
@@ -164,15 +174,15 @@ impl LabReport {
             grouped(self.sessions_published.into())
         );
         println!(
-            "  {:<36}{:<8}{:>10}{:>10}{:>10}{:>11}{:>11}{:>11}{:>10}",
+            "  {:<40}{:<8}{:>10}{:>10}{:>10}{:>11}{:>11}{:>11}{:>10}",
             "KPI", "UNIT", "PUBLISHED", "PER CORE", "OURS", "PER CORE", "NEVER IDLE", "GENERATOR", "RATIO"
         );
         for kpi in &self.kpis {
             let closed_loop = kpi.closed_loop.map_or("-".into(), figure);
             let generator = kpi.generator.map_or("-".into(), |cost| figure(cost.cycles_per_packet));
             println!(
-                "  {:<36}{:<8}{:>10}{:>10}{:>10}{:>11}{:>11}{:>11}{:>10}",
-                kpi.name,
+                "  {:<40}{:<8}{:>10}{:>10}{:>10}{:>11}{:>11}{:>11}{:>10}",
+                if kpi.is_detail { format!("  {}", kpi.name) } else { kpi.name.clone() },
                 kpi.unit,
                 figure(kpi.published),
                 figure(kpi.published_per_core),
@@ -286,7 +296,7 @@ fn note_on_preemption() -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     #[test]
@@ -297,6 +307,13 @@ mod tests {
         assert_eq!((two.ours, two.ours_per_core, two.ratio), (5.0, 2.5, Some(2.5)));
         let time = Kpi::cost("latency", "us", 80.0, 20.0);
         assert_eq!((time.published_per_core, time.ratio), (80.0, Some(4.0)));
+    }
+
+    /// Each figure can be asked for by its name.
+    pub fn assert_named(report: &LabReport) {
+        let names: std::collections::BTreeSet<_> = report.kpis.iter().map(|kpi| kpi.name.as_str()).collect();
+        assert_eq!(names.len(), report.kpis.len(), "{names:?}");
+        assert!(names.iter().all(|name| name.trim() == *name), "{names:?}");
     }
 
     #[test]

@@ -139,6 +139,7 @@ mod tests {
             let args = LabArgs { quick: true, seconds: Some(0.05), sessions: None, workers, json: false };
             let report = bison(&args).unwrap();
             assert!(report.ok, "{report:#?}");
+            crate::labs::tests::assert_named(&report);
         }
     }
 }

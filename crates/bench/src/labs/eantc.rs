@@ -191,9 +191,14 @@ impl Run {
         let outcome = crew.offer(*tsc, load, &mut picks);
         let seen = Latency::of(&outcome, *tsc);
         *ok &= outcome.is_accounted();
-        kpis.push(Kpi::cost("  mean latency at that load", "us", mean_us, seen.mean_us));
-        kpis.push(Kpi::cost("  shortest", "us", shortest_us, seen.min_us));
-        kpis.push(Kpi::cost("  longest", "us", longest_us, seen.max_us));
+        for (which, published_us, us) in [
+            ("mean", mean_us, seen.mean_us),
+            ("shortest", shortest_us, seen.min_us),
+            ("longest", longest_us, seen.max_us),
+        ] {
+            let name = format!("latency at throughput {name}, {which}");
+            kpis.push(Kpi::cost(name, "us", published_us, us).detail());
+        }
     }
 }
 
@@ -215,6 +220,7 @@ mod tests {
             let args = LabArgs { quick: true, seconds: Some(0.02), sessions: None, workers, json: false };
             let report = eantc(&args).unwrap();
             assert!(report.ok, "{report:#?}");
+            crate::labs::tests::assert_named(&report);
             // Four ports of each of as many clients as published, not the 100 000 that a quick run asks for.
             assert_eq!(report.sessions, 80_000);
             assert!(report.differences[0].starts_with("80 000 sessions instead"), "{report:#?}");

@@ -140,6 +140,7 @@ mod tests {
             let args = LabArgs { quick: true, seconds: Some(0.02), sessions: None, workers, json: false };
             let report = paper(&args).unwrap();
             assert!(report.ok, "{report:#?}");
+            crate::labs::tests::assert_named(&report);
             assert_eq!(report.kpis.len(), 9);
         }
     }
