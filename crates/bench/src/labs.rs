@@ -61,6 +61,8 @@ pub struct Kpi {
     pub published_per_core: f64,
     /// Ours, all workers.
     pub ours: f64,
+    /// No rate that was tried lost anything: ours is at least so much.
+    pub is_at_least: bool,
     /// Ours, of one of them, each with a processor of its own; of a time or a size, the same.
     pub ours_per_core: f64,
     /// Ours, all workers, when there is always a full burst waiting, where that differs from what is measured.
@@ -93,6 +95,7 @@ impl Kpi {
             published,
             published_per_core,
             ours,
+            is_at_least: false,
             ours_per_core,
             closed_loop: None,
             generator: None,
@@ -110,6 +113,7 @@ impl Kpi {
             published,
             published_per_core: published,
             ours,
+            is_at_least: false,
             ours_per_core: ours,
             closed_loop: None,
             generator: None,
@@ -120,6 +124,17 @@ impl Kpi {
     /// How many times better, for people.
     fn better(&self) -> String {
         self.ratio.map_or("best".into(), |ratio| format!("{} x", figure(ratio)))
+    }
+
+    /// Of the rate that a search found; `value` has its unit.
+    pub fn found(
+        name: impl Into<String>,
+        unit: &'static str,
+        published: f64,
+        cores: (u32, u32),
+        (found, value): (&Found, f64),
+    ) -> Self {
+        Self { is_at_least: found.is_at_least(), ..Self::rate(name, unit, published, cores, value) }
     }
 
     /// As a detail of the row above, for people.
@@ -186,7 +201,7 @@ impl LabReport {
                 kpi.unit,
                 figure(kpi.published),
                 figure(kpi.published_per_core),
-                figure(kpi.ours),
+                format!("{}{}", if kpi.is_at_least { ">=" } else { "" }, figure(kpi.ours)),
                 figure(kpi.ours_per_core),
                 closed_loop,
                 generator,
@@ -203,6 +218,9 @@ impl LabReport {
             "  that generator and far end take alone, measured in this run. RATIO is of one core to one core,"
         );
         println!("  `best` where ours is nothing of what should be little.");
+        if self.kpis.iter().any(|kpi| kpi.is_at_least) {
+            println!("  * `>=` is the highest rate tried; it lost nothing either");
+        }
         if let Some(generator) = self.kpis.iter().find_map(|kpi| kpi.generator) {
             println!("  * the generator has {}", generator.tables());
         }
@@ -274,7 +292,7 @@ pub fn zero_loss<P: Picks + Send>(
     picks: &mut [P],
     ok: &mut bool,
 ) -> Found {
-    search(&Search::up_to(rate_max), |pps| {
+    search(&Search::from(rate_max), |pps| {
         let outcome = crew.offer(tsc, Load::lasting(pps, seconds, both, RING_PACKETS), picks);
         *ok &= outcome.is_accounted();
         eprintln!(
@@ -307,6 +325,15 @@ pub(crate) mod tests {
         assert_eq!((two.ours, two.ours_per_core, two.ratio), (5.0, 2.5, Some(2.5)));
         let time = Kpi::cost("latency", "us", 80.0, 20.0);
         assert_eq!((time.published_per_core, time.ratio), (80.0, Some(4.0)));
+    }
+
+    #[test]
+    fn a_rate_at_which_nothing_was_lost_is_at_least_what_there_is() {
+        let of = |rate_with_loss| {
+            let found = Found { rate: 5e6, rate_with_loss, trials: Vec::new() };
+            Kpi::found("throughput", "Mpps", 84.0, (84, 1), (&found, 5.0)).is_at_least
+        };
+        assert_eq!((of(None), of(Some(6e6))), (true, false));
     }
 
     /// Each figure can be asked for by its name.

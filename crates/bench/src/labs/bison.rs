@@ -74,7 +74,7 @@ pub fn bison(args: &LabArgs) -> Result<LabReport, BenchError> {
     let churned = (CORES, 1);
     let loss_ppm = seen.lost as f64 / seen.offered.max(1) as f64 * 1e6;
     let kpis = vec![
-        Kpi::rate("steady traffic, no loss, both ways", "Mpps", 24.0, cores, both(found.rate))
+        Kpi::found("steady traffic, no loss, both ways", "Mpps", 24.0, cores, (&found, both(found.rate)))
             .with_closed_loop(both(most))
             .with_generator(generator),
         Kpi::rate("traffic under churn, both ways", "Mpps", 24.0, churned, seen.mpps)

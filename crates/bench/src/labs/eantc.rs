@@ -147,7 +147,8 @@ impl Run {
             eprintln!("  {:.2} M set-ups/s: {} lost", pps / 1e6, outcome.lost());
             Seen { offered: outcome.offered, lost: outcome.lost(), disturbed: outcome.preemptions > 0 }
         });
-        let kpi = Kpi::rate("session set-up, no loss", "M/s", 7.0, (CORES, workers), found.rate / 1e6);
+        let kpi =
+            Kpi::found("session set-up, no loss", "M/s", 7.0, (CORES, workers), (&found, found.rate / 1e6));
         self.kpis.push(kpi.with_closed_loop(most / 1e6).with_generator(generator));
     }
 
@@ -184,7 +185,13 @@ impl Run {
         let found = zero_loss(crew, *tsc, (most * 1.1, *trial_s, true), &mut picks, ok);
         // Packets from inside and their answers.
         let gbit = |pps: f64| pps * 2.0 * bits / 1e9;
-        let kpi = Kpi::rate(format!("throughput {name}, both ways"), "Gbit/s", gbps, cores, gbit(found.rate));
+        let kpi = Kpi::found(
+            format!("throughput {name}, both ways"),
+            "Gbit/s",
+            gbps,
+            cores,
+            (&found, gbit(found.rate)),
+        );
         kpis.push(kpi.with_closed_loop(gbit(most)).with_generator(generator));
         let pps = if found.rate > 0.0 { found.rate } else { most / 2.0 };
         let load = Load::lasting(pps, *trial_s, true, u64::MAX);

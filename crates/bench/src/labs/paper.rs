@@ -109,7 +109,7 @@ fn forwarding(
         let most = crew.closed_loop(tsc, trial_s.min(1.0), false, &mut picks).per_s();
         let generator = crew.generator(false, &mut picks);
         let found = zero_loss(&mut crew, tsc, (most * 1.1, trial_s, false), &mut picks, ok);
-        let kpi = Kpi::rate(format!("64 B, {name}"), "Mpps", published, cores, found.rate / 1e6);
+        let kpi = Kpi::found(format!("64 B, {name}"), "Mpps", published, cores, (&found, found.rate / 1e6));
         kpis.push(kpi.with_closed_loop(most / 1e6).with_generator(generator));
         let load = Load::lasting(most / 2.0, trial_s, false, u64::MAX);
         later = Some(crew.offer(tsc, load, &mut picks));
