@@ -25,8 +25,10 @@ use crate::report::grouped;
 use crate::rig::{Rig, RigSpec};
 use crate::world::{FarEnds, InstanceSpec, Mode};
 
-/// Sessions a command deletes.
+/// Sessions a command deletes at most.
 const BATCH: usize = 40;
+/// Commands a second before they get as large as that: of a low rate every part of a second has its deletions.
+const COMMANDS_PER_S: f64 = 10.0;
 /// Rows on their way from the worker to the client.
 const ROWS: usize = 8_192;
 /// A new snapshot is asked for so long after the last one.
@@ -86,6 +88,11 @@ pub struct Churned {
     pub is_accounted: bool,
 }
 
+/// Sessions that a command deletes at this rate.
+fn batch_of(rate: f64) -> usize {
+    ((rate / COMMANDS_PER_S) as usize).clamp(1, BATCH)
+}
+
 /// The client's tally.
 #[derive(Default)]
 struct Tally {
@@ -122,7 +129,7 @@ impl Client {
     }
 
     fn run(mut self, rate: f64, stop: &AtomicBool) -> (FarEnds, Tally) {
-        let mut start = Instant::now();
+        let (mut start, batch) = (Instant::now(), batch_of(rate));
         while !stop.load(Ordering::Relaxed) {
             self.snapshot();
             self.events();
@@ -131,7 +138,7 @@ impl Client {
                 start = Instant::now();
             }
             let due = (start.elapsed().as_secs_f64() * rate) as u64;
-            while self.tally.asked + BATCH as u64 <= due && self.delete_batch() {}
+            while self.tally.asked + batch as u64 <= due && self.delete_batch(batch) {}
             std::thread::sleep(Duration::from_micros(100));
         }
         (self.far, self.tally)
@@ -166,12 +173,12 @@ impl Client {
     }
 
     /// False when there is nothing to delete or no room to say so.
-    fn delete_batch(&mut self) -> bool {
+    fn delete_batch(&mut self, batch: usize) -> bool {
         if self.keys.is_empty() || self.far.commands.slots() < 2 {
             return false;
         }
         let keys: Vec<_> =
-            (0..BATCH).filter_map(|_| self.keys.get(self.rng.below(self.keys.len())).copied()).collect();
+            (0..batch).filter_map(|_| self.keys.get(self.rng.below(self.keys.len())).copied()).collect();
         let count = keys.len() as u64;
         let sent = self.far.commands.push(Command::Delete { request: self.tally.requests, keys }).is_ok();
         if sent {
@@ -348,15 +355,25 @@ impl ChurnReport {
         println!("  {:<26}{}", "verified bit by bit", grouped(self.packets_verified));
         println!("  {:<26}{}", "all as it must be", if self.ok { "yes" } else { "NO" });
         if self.seen.deleted == 0 {
-            println!(
-                "  nothing was deleted: what goes is chosen from a snapshot of all sessions, and none was whole in time; let it \
-                 run longer (--seconds) or with fewer sessions"
-            );
+            println!("  nothing was deleted: {}", self.seen.why_nothing());
         }
     }
 }
 
 impl Churned {
+    /// Why nothing was deleted, and what to do.
+    const fn why_nothing(&self) -> &'static str {
+        if self.snapshots == 0 {
+            "what goes is chosen from a snapshot of all sessions, and none was whole in time; let it run longer (--seconds) or \
+             with fewer sessions"
+        } else if self.asked == 0 {
+            "between the first snapshot and the end not one deletion was due; let it run longer (--seconds) or delete more a \
+             second (--rate)"
+        } else {
+            "all that were asked for had gone before; let it run longer (--seconds)"
+        }
+    }
+
     /// For people.
     pub fn print(&self) {
         let line = |name: &str, value: String| println!("  {name:<26}{value}");
@@ -393,5 +410,20 @@ mod tests {
             assert!(report.seen.deleted > 0 && report.seen.recreated_per_s > 0.0, "{report:#?}");
             assert!(report.seen.snapshots > 0 && report.seen.rows > 1_000, "{report:#?}");
         }
+    }
+
+    #[test]
+    fn at_a_low_rate_batches_are_small_and_a_few_seconds_have_their_deletions() {
+        assert_eq!([1.0, 10.0, 55.0, 400.0, 70_000.0].map(batch_of), [1, 1, 5, 40, 40]);
+        let args = ChurnArgs {
+            translation: Translation::Nat44,
+            sessions: 1_024,
+            rate: 10,
+            load: 10.0,
+            seconds: 1.5,
+            json: false,
+        };
+        let report = churn(&args).unwrap();
+        assert!(report.ok && (1..=15).contains(&report.seen.deleted), "{report:#?}");
     }
 }

@@ -101,7 +101,7 @@ pub enum What {
     Gateways(GatewaysArgs),
     /// Steady traffic while a management client deletes sessions, which come back with their next packet
     ///
-    /// The client takes snapshots of all sessions and deletes random ones of them in batches of 40, by the commands that
+    /// The client takes snapshots of all sessions and deletes random ones of them in batches of 40 at most, by the commands that
     /// the API sends. The far end answers every packet. What generator and far end miss must be what the router counts.
     #[command(after_help = "Examples:
   carrack bench churn --sessions 1000000 --rate 70000
