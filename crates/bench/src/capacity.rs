@@ -10,7 +10,7 @@ use crate::generator_cost::GeneratorCost;
 use crate::layout::Layout;
 use crate::memory::{self, TableMemory};
 use crate::offered::{Random, closed_loop, fill};
-use crate::options::{number, seconds};
+use crate::options::{number, seconds, stateful};
 use crate::report::grouped;
 use crate::rig::{Rig, RigSpec};
 use crate::setup::Phase;
@@ -20,7 +20,7 @@ use crate::world::{InstanceSpec, Mode};
 #[derive(Debug, Clone, Args)]
 pub struct CapacityArgs {
     /// What is translated
-    #[arg(long, value_enum, default_value_t = Translation::Nat44)]
+    #[arg(long, value_parser = stateful(), default_value = "nat44")]
     pub translation: Translation,
     /// Sessions to hold at once
     #[arg(long, default_value_t = 100_000_000, value_parser = number::<u32>(1_024..=200_000_000), allow_negative_numbers = true)]

@@ -20,7 +20,7 @@ use crate::generator::Translation;
 use crate::generator_cost::GeneratorCost;
 use crate::layout::Layout;
 use crate::offered::{Load, RING_PACKETS, Random, closed_loop, fill, offer};
-use crate::options::{number, seconds};
+use crate::options::{number, seconds, stateful};
 use crate::report::grouped;
 use crate::rig::{Rig, RigSpec};
 use crate::world::{FarEnds, InstanceSpec, Mode};
@@ -38,7 +38,7 @@ const SNAPSHOT_EVERY: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, Args)]
 pub struct ChurnArgs {
     /// What is translated
-    #[arg(long, value_enum, default_value_t = Translation::Nat44)]
+    #[arg(long, value_parser = stateful(), default_value = "nat44")]
     pub translation: Translation,
     /// Sessions in the tables
     #[arg(long, default_value_t = 1_000_000, value_parser = number::<u32>(1_024..=100_000_000), allow_negative_numbers = true)]

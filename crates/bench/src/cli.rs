@@ -25,7 +25,7 @@ use crate::rfc9693::{Rfc9693Args, Rfc9693Report, rfc9693};
 use crate::setup::{SetupArgs, SetupReport, setup};
 use crate::stalls::{StallsArgs, StallsReport, stalls};
 use crate::traceback::{TraceBackArgs, TraceBackReport, trace_back};
-use crate::world::{Mode, compatible};
+use crate::world::compatible;
 
 /// Reproducible measurements.
 #[derive(Debug, Args)]
@@ -278,8 +278,6 @@ fn is_possible(what: &What) -> Result<(), BenchError> {
         What::Setup(args) => compatible(args.translation, args.mode),
         What::Rfc9693(args) => compatible(args.translation, args.mode),
         What::Capacity(args) => compatible(args.translation, args.mode),
-        What::Latency(args) => compatible(args.translation, Mode::Pba),
-        What::Churn(args) => compatible(args.translation, Mode::Pba),
         _ => Ok(()),
     }
 }

@@ -9,7 +9,7 @@ use crate::generator::Translation;
 use crate::generator_cost::GeneratorCost;
 use crate::layout::Layout;
 use crate::offered::{Load, Outcome, Random, closed_loop, fill, offer};
-use crate::options::{number, seconds};
+use crate::options::{number, seconds, stateful};
 use crate::report::grouped;
 use crate::rig::{Rig, RigSpec};
 use crate::world::{InstanceSpec, Mode};
@@ -18,7 +18,7 @@ use crate::world::{InstanceSpec, Mode};
 #[derive(Debug, Clone, Args)]
 pub struct LatencyArgs {
     /// What is translated
-    #[arg(long, value_enum, default_value_t = Translation::Nat44)]
+    #[arg(long, value_parser = stateful(), default_value = "nat44")]
     pub translation: Translation,
     /// Load as a share of the capacity, which is measured first
     #[arg(long, default_value = "50%", value_parser = percent, allow_negative_numbers = true)]

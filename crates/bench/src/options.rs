@@ -2,6 +2,10 @@
 
 use std::ops::RangeInclusive;
 
+use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
+use crate::generator::Translation;
 use crate::report::grouped;
 
 /// Longest measurement, seconds.
@@ -44,6 +48,12 @@ fn whole(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(times)
 }
 
+/// What is translated where sessions are measured: a stateless translator has none.
+pub fn stateful() -> impl TypedValueParser<Value = Translation> {
+    let names = [Translation::Nat44, Translation::Nat64].iter().filter_map(Translation::to_possible_value);
+    PossibleValuesParser::new(names).try_map(|name| Translation::from_str(&name, false))
+}
+
 /// Seconds to measure for.
 pub fn seconds(text: &str) -> Result<f64, String> {
     let value = text.parse::<f64>().ok().filter(|value| *value > 0.0 && *value <= SECONDS_MAX);
@@ -80,6 +90,18 @@ mod tests {
                 assert!(of(example).is_ok_and(|value| bounds.contains(&value)), "{why}");
             }
         }
+    }
+
+    #[test]
+    fn where_sessions_are_measured_no_stateless_translator_is_offered() {
+        let command = clap::Command::new("bench");
+        let of = |text: &str| stateful().parse_ref(&command, None, text.as_ref()).ok();
+        assert_eq!(
+            ["nat44", "nat64", "siit"].map(of),
+            [Some(Translation::Nat44), Some(Translation::Nat64), None]
+        );
+        let offered: Vec<_> = stateful().possible_values().unwrap().collect();
+        assert_eq!(offered.iter().map(|value| value.get_name()).collect::<Vec<_>>(), ["nat44", "nat64"]);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::generator_cost::GeneratorCost;
 use crate::labs::zero_loss;
 use crate::layout::Layout;
 use crate::offered::RING_PACKETS;
-use crate::options::{number, seconds};
+use crate::options::{number, seconds, stateful};
 use crate::report::grouped;
 use crate::rfc2544::{Found, Search, Seen, search};
 use crate::rig::RigSpec;
@@ -31,7 +31,7 @@ const BLOCK: u16 = 256;
 #[derive(Debug, Clone, Args)]
 pub struct Rfc9693Args {
     /// What is translated
-    #[arg(long, value_enum, default_value_t = Translation::Nat44)]
+    #[arg(long, value_parser = stateful(), default_value = "nat44")]
     pub translation: Translation,
     /// How outside ports are given out
     #[arg(long, value_enum, default_value_t = Mode::Pba)]

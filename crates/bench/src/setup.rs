@@ -16,7 +16,7 @@ use crate::forward::{BenchError, difference, pin};
 use crate::generator::Translation;
 use crate::generator_cost::GeneratorCost;
 use crate::layout::{Layout, Walk};
-use crate::options::{number, seconds};
+use crate::options::{number, seconds, stateful};
 use crate::progress::Progress;
 use crate::report::grouped;
 use crate::rig::{Rig, RigSpec};
@@ -35,7 +35,7 @@ const BLOCK: u16 = 256;
 #[derive(Debug, Clone, Args)]
 pub struct SetupArgs {
     /// What is translated
-    #[arg(long, value_enum, default_value_t = Translation::Nat44)]
+    #[arg(long, value_parser = stateful(), default_value = "nat44")]
     pub translation: Translation,
     /// How outside ports are given out
     #[arg(long, value_enum, default_value_t = Mode::Pba)]
