@@ -109,6 +109,13 @@ pub fn eantc(args: &LabArgs) -> Result<LabReport, BenchError> {
         "set-up rates held for {} s or until every session there can be is new; throughput trials of {} s",
         run.held_s, run.trial_s
     ));
+    let layout = spec.layout;
+    differences.push(format!(
+        "{} clients in one pool instead of 5 of 4 000, {} servers in one instead of 5 of 400: which pool an address is of makes \
+         no difference to a one-to-one translation",
+        grouped(layout.subscribers.into()),
+        grouped(layout.remotes.into())
+    ));
     differences.push("in process: no NIC, packets of any size cost the same to receive and to send".into());
     differences
         .push("latency is from when a packet is due to its transmit queue, without wire and NIC".into());
