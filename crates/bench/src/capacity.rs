@@ -8,7 +8,7 @@ use crate::forward::{BenchError, pin};
 use crate::generator::Translation;
 use crate::generator_cost::GeneratorCost;
 use crate::layout::Layout;
-use crate::memory::{self, TableMemory};
+use crate::memory::{self, Footprint, TableMemory};
 use crate::offered::{Random, closed_loop, fill};
 use crate::options::{number, seconds, stateful};
 use crate::report::grouped;
@@ -61,10 +61,9 @@ pub struct CapacityReport {
     pub fill: Phase,
     /// Every table.
     pub tables: Vec<TableMemory>,
-    /// Sessions, mappings, subscribers, indexes and timers, of each session.
-    pub bytes_per_session: f64,
-    /// The same with the pool's port maps.
-    pub bytes_per_session_with_pool: f64,
+    /// What the sessions take.
+    #[serde(flatten)]
+    pub memory: Footprint,
     /// The whole process, resident.
     pub resident_bytes: u64,
     /// Pages behind the session table: `1G`, `2M`, `thp`, `4K`.
@@ -117,7 +116,7 @@ fn spec(args: &CapacityArgs) -> RigSpec {
 /// Runs the measurement.
 pub fn capacity(args: &CapacityArgs) -> Result<CapacityReport, BenchError> {
     let spec = spec(args);
-    memory::check(&spec)?;
+    memory::check(&spec, 1)?;
     pin(0);
     eprintln!("taking {:.1} GB of memory and touching it …", memory::needed(&spec) as f64 / 1e9);
     let (tsc, start) = (Tsc::measure(), std::time::Instant::now());
@@ -131,7 +130,6 @@ pub fn capacity(args: &CapacityArgs) -> Result<CapacityReport, BenchError> {
     let forward = closed_loop(&mut rig, tsc, args.seconds, false, &mut picks);
     let generator = GeneratorCost::measure(&mut rig, false, &mut picks);
     let rows = rig.worker.nat().memory();
-    let all: u64 = rows.iter().map(|row| row.bytes).sum();
     let ok = sessions == u64::from(args.sessions) && rig.accounts().dropped() == 0 && rig.is_balanced();
     if !ok {
         eprintln!("drops: {:?}", rig.drops());
@@ -145,8 +143,7 @@ pub fn capacity(args: &CapacityArgs) -> Result<CapacityReport, BenchError> {
         sessions_per_mapping: args.remotes,
         fill,
         tables: rows.iter().map(|row| TableMemory::of(row, sessions)).collect(),
-        bytes_per_session: rig.worker.nat().table_bytes() as f64 / sessions.max(1) as f64,
-        bytes_per_session_with_pool: all as f64 / sessions.max(1) as f64,
+        memory: Footprint::of(rig.worker.nat(), sessions),
         resident_bytes: memory::resident(),
         pages: rows.first().map_or("?", |row| row.pages),
         start_s,
@@ -187,8 +184,8 @@ impl CapacityReport {
         }
         println!();
         let line = |name: &str, value: String| println!("  {name:<26}{value}");
-        line("memory of a session", format!("{:.1} bytes", self.bytes_per_session));
-        line("  with the pool's ports", format!("{:.1} bytes", self.bytes_per_session_with_pool));
+        line("memory of a session", format!("{:.1} bytes", self.memory.bytes_per_session));
+        line("  with the pool's ports", format!("{:.1} bytes", self.memory.bytes_per_session_with_pool));
         line("process, resident", format!("{:.2} GB", self.resident_bytes as f64 / 1e9));
         line("memory had after", format!("{:.1} s", self.start_s));
         line(

@@ -19,6 +19,7 @@ use crate::forward::{BenchError, difference, drops_of, pin};
 use crate::generator::Translation;
 use crate::generator_cost::GeneratorCost;
 use crate::layout::Layout;
+use crate::memory;
 use crate::offered::{Load, RING_PACKETS, Random, closed_loop, fill, offer};
 use crate::options::{number, seconds, stateful};
 use crate::report::grouped;
@@ -116,6 +117,11 @@ struct Client {
 }
 
 impl Client {
+    /// Bytes of two snapshots, the one that is chosen from and the one that is taken.
+    fn bytes_for(sessions: u32) -> u64 {
+        2 * u64::from(sessions) * size_of::<SessionKey>() as u64
+    }
+
     fn new(far: FarEnds, sessions: usize) -> Self {
         Self {
             far,
@@ -309,6 +315,8 @@ pub fn churn(args: &ChurnArgs) -> Result<ChurnReport, BenchError> {
         frame_bytes: args.translation.frame_bytes_min(),
         tagged: false,
     };
+    spec.instance.check()?;
+    memory::check_beside(&spec, Client::bytes_for(args.sessions))?;
     pin(0);
     let (tsc, mut rig) = (Tsc::measure(), Rig::new(&spec)?);
     fill(&mut rig, tsc, 0, args.sessions, true);

@@ -32,7 +32,7 @@ impl Crew {
             pin(0);
             return Ok(Self { rigs: vec![Rig::new(spec)?] });
         }
-        spec.check()?;
+        spec.check(workers)?;
         let group = WorkerGroup::new(workers, SEED);
         let made = std::thread::scope(|scope| {
             let build = |(id, share): (u8, Vec<u32>)| {

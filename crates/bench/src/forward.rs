@@ -22,7 +22,7 @@ use crate::generator::{
 };
 use crate::generator_cost::GeneratorCost;
 use crate::generator6::{remote6, subscriber6};
-use crate::memory;
+use crate::memory::{self, Footprint};
 use crate::report::ForwardReport;
 use crate::world::{self, FarEnds, INSIDE, OUTSIDE};
 
@@ -94,8 +94,7 @@ struct Measured {
     generator: GeneratorCost,
     verified: u64,
     sessions: u64,
-    table_bytes: u64,
-    pool_bytes: u64,
+    memory: Footprint,
     pages: &'static str,
 }
 
@@ -333,8 +332,7 @@ impl Bench {
             generator: self.generator_cost(spec.direction, generator_cycles as f64 / generated.max(1) as f64),
             verified: self.verified,
             sessions: self.worker.nat().session_count() as u64,
-            table_bytes: self.worker.nat().table_bytes() as u64,
-            pool_bytes: memory.iter().filter(|row| row.table == "pool-addresses").map(|row| row.bytes).sum(),
+            memory: Footprint::of(self.worker.nat(), self.worker.nat().session_count() as u64),
             pages: memory.first().map_or("?", |row| row.pages),
         }
     }
@@ -502,7 +500,9 @@ pub fn forward(spec: &ForwardSpec) -> Result<ForwardReport, BenchError> {
     let plan = world::plan(spec.translation, subscribers * u32::from(spec.workers), spec.workers, gateways);
     let tables = world::sizes_for(spec.translation, per_worker).nat;
     tell_of_processors(spec.workers);
-    memory::check_workers(spec.workers, plan.snapshot.nat.instances.first(), tables, spec.sessions)?;
+    let generator_bytes = 4 * u64::from(subscribers) + 8 * u64::from(per_worker.div_ceil(REMOTES));
+    let beside = (generator_bytes, spec.sessions);
+    memory::check_workers(spec.workers, plan.snapshot.nat.instances.first(), tables, beside)?;
     let group = WorkerGroup::new(spec.workers, SEED);
     let shares = shares(spec, &plan, &group, subscribers);
     let barrier = Barrier::new(usize::from(spec.workers));
@@ -571,7 +571,6 @@ fn summary(spec: &ForwardSpec, measured: &[Measured]) -> ForwardReport {
         Translation::Siit => u64::from(spec.sessions),
         Translation::Nat44 | Translation::Nat64 => total(|m| m.sessions),
     };
-    let memory = total(|m| m.table_bytes);
     ForwardReport {
         scenario: "forward",
         translation: spec.translation.name(),
@@ -594,9 +593,7 @@ fn summary(spec: &ForwardSpec, measured: &[Measured]) -> ForwardReport {
         cycles_per_packet: total(|m| m.cycles) as f64 / offered.max(1) as f64,
         generator: GeneratorCost::together(&measured.iter().map(|m| m.generator).collect::<Vec<_>>()),
         gbps_l2: mpps * f64::from(spec.frame_bytes) * 8.0 / 1e3,
-        bytes_per_session: memory as f64 / sessions.max(1) as f64,
-        memory_bytes: memory,
-        memory_bytes_with_pool: memory + total(|m| m.pool_bytes),
+        memory: Footprint::together(measured.iter().map(|m| m.memory), sessions),
         pages: measured.first().map_or("?", |m| m.pages),
         packets_verified: total(|m| m.verified),
         conservation_ok: measured.iter().all(|m| m.balance_ok)

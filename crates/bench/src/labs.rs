@@ -251,7 +251,7 @@ fn fitting(
 ) -> Result<(RigSpec, Option<String>), BenchError> {
     let wanted = if args.quick { quick } else { args.sessions.map_or(published, |most| most.min(published)) };
     let spec = make(wanted);
-    if memory::check(&spec).is_ok() {
+    if memory::check(&spec, args.workers).is_ok() {
         let why = (wanted < published).then(|| {
             let reason = if args.quick { "--quick" } else { "--sessions" };
             instead(&spec, published, reason)
@@ -261,17 +261,17 @@ fn fitting(
     let (mut low, mut high) = (1_024, wanted);
     while high - low > wanted / 64 {
         let middle = low.midpoint(high);
-        if memory::check(&make(middle)).is_ok() {
+        if memory::check(&make(middle), args.workers).is_ok() {
             low = middle;
         } else {
             high = middle;
         }
     }
     let fits = make(low);
-    memory::check(&fits)?;
+    memory::check(&fits, args.workers)?;
     let reason = format!(
         "these need {:.1} GB of memory, {:.1} GB are to be had",
-        memory::needed(&spec) as f64 / 1e9,
+        memory::needed_by(&spec, args.workers) as f64 / 1e9,
         memory::available() as f64 / 1e9
     );
     let why = instead(&fits, published, &reason);

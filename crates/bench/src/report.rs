@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::generator_cost::GeneratorCost;
+use crate::memory::Footprint;
 
 /// A line of a result. Where nobody reads it any more the program ends without a word.
 pub fn say(line: std::fmt::Arguments<'_>) {
@@ -56,12 +57,9 @@ pub struct ForwardReport {
     pub generator: GeneratorCost,
     /// Frame bits a second, without preamble and gap.
     pub gbps_l2: f64,
-    /// Tables' memory divided by the sessions in them.
-    pub bytes_per_session: f64,
-    /// Tables' memory: sessions, mappings, subscribers, indexes and timers, all workers.
-    pub memory_bytes: u64,
-    /// What the memory would be if the port tables of the pool are counted too.
-    pub memory_bytes_with_pool: u64,
+    /// What the sessions take.
+    #[serde(flatten)]
+    pub memory: Footprint,
     /// Pages behind the session table.
     pub pages: &'static str,
     /// Translated packets that were verified bit by bit.
@@ -104,7 +102,11 @@ impl ForwardReport {
         println!("  {:<26}{:>12.1} cycles", "  of which the generator", self.generator.cycles_per_packet);
         println!(
             "  {:<26}{:>12.1} bytes  ({} pages)",
-            "memory per session", self.bytes_per_session, self.pages
+            "memory per session", self.memory.bytes_per_session, self.pages
+        );
+        println!(
+            "  {:<26}{:>12.1} bytes",
+            "  with the pool's ports", self.memory.bytes_per_session_with_pool
         );
         println!("  {:<26}{}", "memory of the generator", self.generator.tables());
         println!("  {:<26}{:>12}", "packets offered", grouped(self.packets_offered));

@@ -45,9 +45,9 @@ impl RigSpec {
     ///
     /// # Errors
     /// What is wrong with it, and what to do instead.
-    pub fn check(&self) -> Result<(), BenchError> {
+    pub fn check(&self, workers: u8) -> Result<(), BenchError> {
         self.instance.check()?;
-        memory::check(self)
+        memory::check(self, workers)
     }
 
     /// Table sizes of the worker.
@@ -178,7 +178,7 @@ impl Mix {
 impl Rig {
     /// Builds the worker and touches its memory.
     pub fn new(spec: &RigSpec) -> Result<Self, BenchError> {
-        spec.check()?;
+        spec.check(1)?;
         Self::of_worker(spec, 0, WorkerGroup::new(1, SEED), Vec::new())
     }
 

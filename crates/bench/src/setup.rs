@@ -16,6 +16,7 @@ use crate::forward::{BenchError, difference, pin};
 use crate::generator::Translation;
 use crate::generator_cost::GeneratorCost;
 use crate::layout::{Layout, Walk};
+use crate::memory::Footprint;
 use crate::options::{number, seconds, stateful};
 use crate::progress::Progress;
 use crate::report::grouped;
@@ -157,6 +158,9 @@ pub struct SetupReport {
     /// What the generator takes of each.
     #[serde(flatten)]
     pub generator: GeneratorCost,
+    /// What a session takes when the tables are full, with as many of them a mapping as above.
+    #[serde(flatten)]
+    pub memory: Footprint,
     /// From empty to full.
     pub fill: Phase,
     /// All of them ending, one after the other as their time comes.
@@ -415,6 +419,7 @@ impl Setup {
         let generator = GeneratorCost::measure(&mut self.rig, false, &mut self.walk);
         barrier.wait();
         let (fill, burst_without_expiry) = self.fill(u64::from(self.sessions));
+        let memory = Footprint::of(self.rig.worker.nat(), self.rig.sessions());
         barrier.wait();
         let tear_down = self.tear_down();
         let is_torn_down = self.rig.expire_all();
@@ -428,6 +433,7 @@ impl Setup {
             sessions_per_mapping: args.remotes,
             order: if args.sequential { "sequential" } else { "random" },
             generator,
+            memory,
             fill,
             tear_down,
             sustained: Phase::default(),
@@ -469,6 +475,7 @@ fn together(args: &SetupArgs, reports: &[SetupReport]) -> Option<SetupReport> {
     let generators: Vec<_> = reports.iter().map(|report| report.generator).collect();
     all.generator = GeneratorCost::together(&generators);
     all.fill = phases(|report| &report.fill);
+    all.memory = Footprint::together(reports.iter().map(|report| report.memory), all.fill.sessions);
     all.tear_down = phases(|report| &report.tear_down);
     all.sustained = phases(|report| &report.sustained);
     all.burst_without_expiry = worst(|report| &report.burst_without_expiry);
@@ -523,6 +530,10 @@ impl SetupReport {
         println!("  {:<26}{}", "64 set-ups", self.burst_without_expiry.line());
         println!("  {:<26}{}", "64 set-ups with expiry", self.burst_with_expiry.line());
         println!("  {:<26}{}", "  of which expiry", self.expiry_of_a_burst.line());
+        println!(
+            "  {:<26}{:.1} bytes, {:.1} with the pool's ports",
+            "memory of a session", self.memory.bytes_per_session, self.memory.bytes_per_session_with_pool
+        );
         crate::report::print_drops(&self.drops);
         println!("  {:<26}{}", "verified bit by bit", grouped(self.packets_verified));
         let left: Vec<_> = self.used_at_end.iter().filter(|(_, used)| **used > 0).collect();
@@ -560,6 +571,13 @@ mod tests {
                 // Subscribers are not quite the same number for each worker; no worker has less room for it.
                 let filled = 19_900..=20_000;
                 assert!(filled.contains(&report.fill.sessions), "{report:#?}");
+                let memory = report.memory;
+                assert_eq!(
+                    memory.bytes_per_session,
+                    memory.memory_bytes as f64 / report.fill.sessions as f64
+                );
+                assert!(memory.bytes_per_session > 64.0, "{report:#?}");
+                assert!(memory.bytes_per_session_with_pool > memory.bytes_per_session, "{report:#?}");
                 assert!(report.sustained.sessions >= 60_000 && report.expired >= 50_000, "{report:#?}");
                 // Room was left all the time, and there was always something to expire.
                 assert!(report.alive_max < 20_000 && report.alive_min > 5_000, "{report:#?}");

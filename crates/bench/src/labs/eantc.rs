@@ -88,7 +88,7 @@ pub fn eantc(args: &LabArgs) -> Result<LabReport, BenchError> {
     let sessions = spec.layout.sessions();
     eprintln!(
         "taking {:.1} GB of memory for {} sessions …",
-        memory::needed(&spec) as f64 / 1e9,
+        memory::needed_by(&spec, args.workers) as f64 / 1e9,
         grouped(sessions.into())
     );
     let mut run = Run {
@@ -111,7 +111,7 @@ pub fn eantc(args: &LabArgs) -> Result<LabReport, BenchError> {
     ));
     let layout = spec.layout;
     differences.push(format!(
-        "{} clients in one pool instead of 5 of 4 000, {} servers in one instead of 5 of 400: which pool an address is of makes \
+        "{} clients in one pool instead of 5 of 4 000, {} servers in one instead of up to 2 000 in 5 of 400: which pool an address is of makes \
          no difference to a one-to-one translation",
         grouped(layout.subscribers.into()),
         grouped(layout.remotes.into())
