@@ -6,10 +6,11 @@ use serde::Serialize;
 use crate::clock::Tsc;
 use crate::forward::{BenchError, pin};
 use crate::generator::Translation;
+use crate::generator_cost::GeneratorCost;
 use crate::layout::Layout;
-use crate::memory::{self, TableMemory};
+use crate::memory::{self, Footprint, TableMemory};
 use crate::offered::{Random, closed_loop, fill};
-use crate::options::{number, seconds};
+use crate::options::{number, seconds, stateful};
 use crate::report::grouped;
 use crate::rig::{Rig, RigSpec};
 use crate::setup::Phase;
@@ -19,7 +20,7 @@ use crate::world::{InstanceSpec, Mode};
 #[derive(Debug, Clone, Args)]
 pub struct CapacityArgs {
     /// What is translated
-    #[arg(long, value_enum, default_value_t = Translation::Nat44)]
+    #[arg(long, value_parser = stateful(), default_value = "nat44")]
     pub translation: Translation,
     /// Sessions to hold at once
     #[arg(long, default_value_t = 100_000_000, value_parser = number::<u32>(1_024..=200_000_000), allow_negative_numbers = true)]
@@ -60,10 +61,9 @@ pub struct CapacityReport {
     pub fill: Phase,
     /// Every table.
     pub tables: Vec<TableMemory>,
-    /// Sessions, mappings, subscribers, indexes and timers, of each session.
-    pub bytes_per_session: f64,
-    /// The same with the pool's port maps.
-    pub bytes_per_session_with_pool: f64,
+    /// What the sessions take.
+    #[serde(flatten)]
+    pub memory: Footprint,
     /// The whole process, resident.
     pub resident_bytes: u64,
     /// Pages behind the session table: `1G`, `2M`, `thp`, `4K`.
@@ -74,6 +74,9 @@ pub struct CapacityReport {
     pub forward_mpps: f64,
     /// Processor cycles (TSC) of each.
     pub forward_cycles_per_packet: f64,
+    /// Of those, what the generator takes.
+    #[serde(flatten)]
+    pub generator: GeneratorCost,
     /// Share of that time that the thread had the processor, percent: below 95 others disturbed the measurement.
     pub processor_percent: f64,
     /// Million packets forwarded a second of processor time.
@@ -113,7 +116,7 @@ fn spec(args: &CapacityArgs) -> RigSpec {
 /// Runs the measurement.
 pub fn capacity(args: &CapacityArgs) -> Result<CapacityReport, BenchError> {
     let spec = spec(args);
-    memory::check(&spec)?;
+    memory::check(&spec, 1)?;
     pin(0);
     eprintln!("taking {:.1} GB of memory and touching it …", memory::needed(&spec) as f64 / 1e9);
     let (tsc, start) = (Tsc::measure(), std::time::Instant::now());
@@ -125,8 +128,8 @@ pub fn capacity(args: &CapacityArgs) -> Result<CapacityReport, BenchError> {
     // Caches and predictors get warm with what is measured.
     closed_loop(&mut rig, tsc, args.seconds * 0.1, false, &mut picks);
     let forward = closed_loop(&mut rig, tsc, args.seconds, false, &mut picks);
+    let generator = GeneratorCost::measure(&mut rig, false, &mut picks);
     let rows = rig.worker.nat().memory();
-    let all: u64 = rows.iter().map(|row| row.bytes).sum();
     let ok = sessions == u64::from(args.sessions) && rig.accounts().dropped() == 0 && rig.is_balanced();
     if !ok {
         eprintln!("drops: {:?}", rig.drops());
@@ -140,13 +143,13 @@ pub fn capacity(args: &CapacityArgs) -> Result<CapacityReport, BenchError> {
         sessions_per_mapping: args.remotes,
         fill,
         tables: rows.iter().map(|row| TableMemory::of(row, sessions)).collect(),
-        bytes_per_session: rig.worker.nat().table_bytes() as f64 / sessions.max(1) as f64,
-        bytes_per_session_with_pool: all as f64 / sessions.max(1) as f64,
+        memory: Footprint::of(rig.worker.nat(), sessions),
         resident_bytes: memory::resident(),
         pages: rows.first().map_or("?", |row| row.pages),
         start_s,
         forward_mpps: forward.m_per_s,
         forward_cycles_per_packet: forward.cycles_per_session,
+        generator,
         processor_percent: forward.processor_percent,
         forward_mpps_of_its_own: forward.m_per_processor_s,
         disturbance: forward.disturbance(),
@@ -181,8 +184,8 @@ impl CapacityReport {
         }
         println!();
         let line = |name: &str, value: String| println!("  {name:<26}{value}");
-        line("memory of a session", format!("{:.1} bytes", self.bytes_per_session));
-        line("  with the pool's ports", format!("{:.1} bytes", self.bytes_per_session_with_pool));
+        line("memory of a session", format!("{:.1} bytes", self.memory.bytes_per_session));
+        line("  with the pool's ports", format!("{:.1} bytes", self.memory.bytes_per_session_with_pool));
         line("process, resident", format!("{:.2} GB", self.resident_bytes as f64 / 1e9));
         line("memory had after", format!("{:.1} s", self.start_s));
         line(
@@ -201,6 +204,7 @@ impl CapacityReport {
                 self.forward_mpps, self.forward_cycles_per_packet, self.disturbance
             ),
         );
+        line("  of which the generator", self.generator.line());
         line("verified bit by bit", grouped(self.packets_verified));
         line("all as it must be", if self.ok { "yes" } else { "NO" }.into());
     }

@@ -17,15 +17,19 @@ use serde::Serialize;
 use crate::clock::Tsc;
 use crate::forward::{BenchError, difference, drops_of, pin};
 use crate::generator::Translation;
+use crate::generator_cost::GeneratorCost;
 use crate::layout::Layout;
+use crate::memory;
 use crate::offered::{Load, RING_PACKETS, Random, closed_loop, fill, offer};
-use crate::options::{number, seconds};
+use crate::options::{number, seconds, stateful};
 use crate::report::grouped;
 use crate::rig::{Rig, RigSpec};
 use crate::world::{FarEnds, InstanceSpec, Mode};
 
-/// Sessions a command deletes.
+/// Sessions a command deletes at most.
 const BATCH: usize = 40;
+/// Commands a second before they get as large as that: of a low rate every part of a second has its deletions.
+const COMMANDS_PER_S: f64 = 10.0;
 /// Rows on their way from the worker to the client.
 const ROWS: usize = 8_192;
 /// A new snapshot is asked for so long after the last one.
@@ -35,7 +39,7 @@ const SNAPSHOT_EVERY: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, Args)]
 pub struct ChurnArgs {
     /// What is translated
-    #[arg(long, value_enum, default_value_t = Translation::Nat44)]
+    #[arg(long, value_parser = stateful(), default_value = "nat44")]
     pub translation: Translation,
     /// Sessions in the tables
     #[arg(long, default_value_t = 1_000_000, value_parser = number::<u32>(1_024..=100_000_000), allow_negative_numbers = true)]
@@ -85,6 +89,11 @@ pub struct Churned {
     pub is_accounted: bool,
 }
 
+/// Sessions that a command deletes at this rate.
+fn batch_of(rate: f64) -> usize {
+    ((rate / COMMANDS_PER_S) as usize).clamp(1, BATCH)
+}
+
 /// The client's tally.
 #[derive(Default)]
 struct Tally {
@@ -108,6 +117,11 @@ struct Client {
 }
 
 impl Client {
+    /// Bytes of two snapshots, the one that is chosen from and the one that is taken.
+    fn bytes_for(sessions: u32) -> u64 {
+        2 * u64::from(sessions) * size_of::<SessionKey>() as u64
+    }
+
     fn new(far: FarEnds, sessions: usize) -> Self {
         Self {
             far,
@@ -121,7 +135,7 @@ impl Client {
     }
 
     fn run(mut self, rate: f64, stop: &AtomicBool) -> (FarEnds, Tally) {
-        let mut start = Instant::now();
+        let (mut start, batch) = (Instant::now(), batch_of(rate));
         while !stop.load(Ordering::Relaxed) {
             self.snapshot();
             self.events();
@@ -130,7 +144,7 @@ impl Client {
                 start = Instant::now();
             }
             let due = (start.elapsed().as_secs_f64() * rate) as u64;
-            while self.tally.asked + BATCH as u64 <= due && self.delete_batch() {}
+            while self.tally.asked + batch as u64 <= due && self.delete_batch(batch) {}
             std::thread::sleep(Duration::from_micros(100));
         }
         (self.far, self.tally)
@@ -165,12 +179,12 @@ impl Client {
     }
 
     /// False when there is nothing to delete or no room to say so.
-    fn delete_batch(&mut self) -> bool {
+    fn delete_batch(&mut self, batch: usize) -> bool {
         if self.keys.is_empty() || self.far.commands.slots() < 2 {
             return false;
         }
         let keys: Vec<_> =
-            (0..BATCH).filter_map(|_| self.keys.get(self.rng.below(self.keys.len())).copied()).collect();
+            (0..batch).filter_map(|_| self.keys.get(self.rng.below(self.keys.len())).copied()).collect();
         let count = keys.len() as u64;
         let sent = self.far.commands.push(Command::Delete { request: self.tally.requests, keys }).is_ok();
         if sent {
@@ -265,6 +279,13 @@ pub struct ChurnReport {
     pub rate: u32,
     /// Share of the capacity that was offered, percent.
     pub load_percent: f64,
+    /// Million packets a second, both ways together, when there is always a full burst waiting.
+    pub capacity_mpps: f64,
+    /// Processor cycles (TSC) a packet at that rate, generator and far end included.
+    pub capacity_cycles_per_packet: f64,
+    /// Of those, what generator and far end take.
+    #[serde(flatten)]
+    pub generator: GeneratorCost,
     /// What was seen.
     #[serde(flatten)]
     pub seen: Churned,
@@ -294,12 +315,15 @@ pub fn churn(args: &ChurnArgs) -> Result<ChurnReport, BenchError> {
         frame_bytes: args.translation.frame_bytes_min(),
         tagged: false,
     };
+    spec.instance.check()?;
+    memory::check_beside(&spec, Client::bytes_for(args.sessions))?;
     pin(0);
     let (tsc, mut rig) = (Tsc::measure(), Rig::new(&spec)?);
     fill(&mut rig, tsc, 0, args.sessions, true);
     let mut picks = Random::new(args.sessions);
-    let capacity = closed_loop(&mut rig, tsc, (args.seconds * 0.2).min(2.0), true, &mut picks).per_s();
-    let pps = capacity * args.load / 100.0;
+    let capacity = closed_loop(&mut rig, tsc, (args.seconds * 0.2).min(2.0), true, &mut picks);
+    let generator = GeneratorCost::measure(&mut rig, true, &mut picks);
+    let pps = capacity.per_s() * args.load / 100.0;
     let load = Load::lasting(pps, args.seconds, true, RING_PACKETS);
     let seen = churn_rig(&mut rig, tsc, load, f64::from(args.rate), args.sessions)?;
     Ok(ChurnReport {
@@ -308,6 +332,10 @@ pub fn churn(args: &ChurnArgs) -> Result<ChurnReport, BenchError> {
         sessions: args.sessions,
         rate: args.rate,
         load_percent: args.load,
+        // A packet from inside and its answer.
+        capacity_mpps: capacity.m_per_s * 2.0,
+        capacity_cycles_per_packet: capacity.cycles_per_session / 2.0,
+        generator,
         packets_verified: rig.verified()?,
         ok: seen.is_accounted && seen.deleted > 0,
         seen,
@@ -325,19 +353,35 @@ impl ChurnReport {
             self.load_percent
         );
         println!();
+        let line = |name: &str, value: String| println!("  {name:<26}{value}");
+        line(
+            "capacity, both ways",
+            format!("{:.2} Mpps, {:.0} cycles a packet", self.capacity_mpps, self.capacity_cycles_per_packet),
+        );
+        line("  of which the generator", self.generator.line());
         self.seen.print();
         println!("  {:<26}{}", "verified bit by bit", grouped(self.packets_verified));
         println!("  {:<26}{}", "all as it must be", if self.ok { "yes" } else { "NO" });
         if self.seen.deleted == 0 {
-            println!(
-                "  nothing was deleted: what goes is chosen from a snapshot of all sessions, and none was whole in time; let it \
-                 run longer (--seconds) or with fewer sessions"
-            );
+            println!("  nothing was deleted: {}", self.seen.why_nothing());
         }
     }
 }
 
 impl Churned {
+    /// Why nothing was deleted, and what to do.
+    const fn why_nothing(&self) -> &'static str {
+        if self.snapshots == 0 {
+            "what goes is chosen from a snapshot of all sessions, and none was whole in time; let it run longer (--seconds) or \
+             with fewer sessions"
+        } else if self.asked == 0 {
+            "between the first snapshot and the end not one deletion was due; let it run longer (--seconds) or delete more a \
+             second (--rate)"
+        } else {
+            "all that were asked for had gone before; let it run longer (--seconds)"
+        }
+    }
+
     /// For people.
     pub fn print(&self) {
         let line = |name: &str, value: String| println!("  {name:<26}{value}");
@@ -374,5 +418,20 @@ mod tests {
             assert!(report.seen.deleted > 0 && report.seen.recreated_per_s > 0.0, "{report:#?}");
             assert!(report.seen.snapshots > 0 && report.seen.rows > 1_000, "{report:#?}");
         }
+    }
+
+    #[test]
+    fn at_a_low_rate_batches_are_small_and_a_few_seconds_have_their_deletions() {
+        assert_eq!([1.0, 10.0, 55.0, 400.0, 70_000.0].map(batch_of), [1, 1, 5, 40, 40]);
+        let args = ChurnArgs {
+            translation: Translation::Nat44,
+            sessions: 1_024,
+            rate: 10,
+            load: 10.0,
+            seconds: 1.5,
+            json: false,
+        };
+        let report = churn(&args).unwrap();
+        assert!(report.ok && (1..=15).contains(&report.seen.deleted), "{report:#?}");
     }
 }

@@ -12,6 +12,7 @@ use carrack_nat::{Directory, Inside, WorkerGroup};
 use crate::clock::Tsc;
 use crate::forward::{BenchError, SEED, pin};
 use crate::generator::{SUBSCRIBER_FIRST, Session, Translation};
+use crate::generator_cost::GeneratorCost;
 use crate::generator6::subscriber6;
 use crate::layout::{Layout, Walk};
 use crate::offered::{Load, Outcome, Picks, Random, closed_loop, fill, offer};
@@ -31,7 +32,7 @@ impl Crew {
             pin(0);
             return Ok(Self { rigs: vec![Rig::new(spec)?] });
         }
-        spec.check()?;
+        spec.check(workers)?;
         let group = WorkerGroup::new(workers, SEED);
         let made = std::thread::scope(|scope| {
             let build = |(id, share): (u8, Vec<u32>)| {
@@ -133,6 +134,11 @@ impl Crew {
         picks: &mut [P],
     ) -> Phase {
         Phase::together(&self.each(picks, |rig, picks| closed_loop(rig, tsc, seconds, both, picks)))
+    }
+
+    /// What generator, and with `both` far end, take of each worker's time.
+    pub fn generator<P: Picks + Send>(&mut self, both: bool, picks: &mut [P]) -> GeneratorCost {
+        GeneratorCost::together(&self.each(picks, |rig, picks| GeneratorCost::measure(rig, both, picks)))
     }
 
     /// Offers a load, of which each worker gets an equal part.

@@ -20,8 +20,9 @@ use crate::generator::{
     Chooser, Order, PORTS, REMOTES, SESSIONS_PER_SUBSCRIBER, SUBSCRIBER_FIRST, Session, Translation, Writer,
     session,
 };
+use crate::generator_cost::GeneratorCost;
 use crate::generator6::{remote6, subscriber6};
-use crate::memory;
+use crate::memory::{self, Footprint};
 use crate::report::ForwardReport;
 use crate::world::{self, FarEnds, INSIDE, OUTSIDE};
 
@@ -90,11 +91,10 @@ struct Measured {
     balance_ok: bool,
     seconds: f64,
     cycles: u64,
-    generator_cycles: f64,
+    generator: GeneratorCost,
     verified: u64,
     sessions: u64,
-    table_bytes: u64,
-    pool_bytes: u64,
+    memory: Footprint,
     pages: &'static str,
 }
 
@@ -329,13 +329,28 @@ impl Bench {
             accounts,
             seconds,
             cycles,
-            generator_cycles: generator_cycles as f64 / generated.max(1) as f64,
+            generator: self.generator_cost(spec.direction, generator_cycles as f64 / generated.max(1) as f64),
             verified: self.verified,
             sessions: self.worker.nat().session_count() as u64,
-            table_bytes: self.worker.nat().table_bytes() as u64,
-            pool_bytes: memory.iter().filter(|row| row.table == "pool-addresses").map(|row| row.bytes).sum(),
+            memory: Footprint::of(self.worker.nat(), self.worker.nat().session_count() as u64),
             pages: memory.first().map_or("?", |row| row.pages),
         }
+    }
+
+    /// The generator's cycles with the tables that it looks into: who the subscriber is, and for what comes in, where the
+    /// mapping is reached.
+    fn generator_cost(&self, direction: Way, cycles_per_packet: f64) -> GeneratorCost {
+        let subscribers = size_of_val(self.subscribers.as_slice());
+        let outside = size_of_val(self.outside.as_slice());
+        // A stateless translator's hosts have the same address outside.
+        let (in_bytes, in_lines) =
+            if self.translation == Translation::Siit { (0, 0.0) } else { (outside, 1.0) };
+        let (table_bytes, lines_per_packet) = match direction {
+            Way::Out => (subscribers, 1.0),
+            Way::In => (subscribers + in_bytes, 1.0 + in_lines),
+            Way::Both => (subscribers + in_bytes, 1.0 + in_lines / 2.0),
+        };
+        GeneratorCost { cycles_per_packet, table_bytes: table_bytes as u64, lines_per_packet }
     }
 
     /// Runs for some time or packets: (packets, cycles, seconds).
@@ -485,7 +500,9 @@ pub fn forward(spec: &ForwardSpec) -> Result<ForwardReport, BenchError> {
     let plan = world::plan(spec.translation, subscribers * u32::from(spec.workers), spec.workers, gateways);
     let tables = world::sizes_for(spec.translation, per_worker).nat;
     tell_of_processors(spec.workers);
-    memory::check_workers(spec.workers, plan.snapshot.nat.instances.first(), tables, spec.sessions)?;
+    let generator_bytes = 4 * u64::from(subscribers) + 8 * u64::from(per_worker.div_ceil(REMOTES));
+    let beside = (generator_bytes, spec.sessions);
+    memory::check_workers(spec.workers, plan.snapshot.nat.instances.first(), tables, beside)?;
     let group = WorkerGroup::new(spec.workers, SEED);
     let shares = shares(spec, &plan, &group, subscribers);
     let barrier = Barrier::new(usize::from(spec.workers));
@@ -554,8 +571,6 @@ fn summary(spec: &ForwardSpec, measured: &[Measured]) -> ForwardReport {
         Translation::Siit => u64::from(spec.sessions),
         Translation::Nat44 | Translation::Nat64 => total(|m| m.sessions),
     };
-    let memory = total(|m| m.table_bytes);
-    let count = measured.len() as f64;
     ForwardReport {
         scenario: "forward",
         translation: spec.translation.name(),
@@ -576,11 +591,9 @@ fn summary(spec: &ForwardSpec, measured: &[Measured]) -> ForwardReport {
         mpps,
         mpps_per_worker: mpps / f64::from(spec.workers),
         cycles_per_packet: total(|m| m.cycles) as f64 / offered.max(1) as f64,
-        generator_cycles_per_packet: measured.iter().map(|m| m.generator_cycles).sum::<f64>() / count,
+        generator: GeneratorCost::together(&measured.iter().map(|m| m.generator).collect::<Vec<_>>()),
         gbps_l2: mpps * f64::from(spec.frame_bytes) * 8.0 / 1e3,
-        bytes_per_session: memory as f64 / sessions.max(1) as f64,
-        memory_bytes: memory,
-        memory_bytes_with_pool: memory + total(|m| m.pool_bytes),
+        memory: Footprint::together(measured.iter().map(|m| m.memory), sessions),
         pages: measured.first().map_or("?", |m| m.pages),
         packets_verified: total(|m| m.verified),
         conservation_ok: measured.iter().all(|m| m.balance_ok)

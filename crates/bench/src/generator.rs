@@ -97,7 +97,7 @@ pub enum Translation {
     Nat44,
     /// IPv6 subscribers
     Nat64,
-    /// IPv6 hosts with IPv4 addresses of their own, without sessions (`forward` alone)
+    /// IPv6 hosts with IPv4 addresses of their own, without sessions
     Siit,
 }
 

@@ -6,9 +6,10 @@ use serde::Serialize;
 use crate::clock::Tsc;
 use crate::forward::{BenchError, pin};
 use crate::generator::Translation;
+use crate::generator_cost::GeneratorCost;
 use crate::layout::Layout;
 use crate::offered::{Load, Outcome, Random, closed_loop, fill, offer};
-use crate::options::{number, seconds};
+use crate::options::{number, seconds, stateful};
 use crate::report::grouped;
 use crate::rig::{Rig, RigSpec};
 use crate::world::{InstanceSpec, Mode};
@@ -17,7 +18,7 @@ use crate::world::{InstanceSpec, Mode};
 #[derive(Debug, Clone, Args)]
 pub struct LatencyArgs {
     /// What is translated
-    #[arg(long, value_enum, default_value_t = Translation::Nat44)]
+    #[arg(long, value_parser = stateful(), default_value = "nat44")]
     pub translation: Translation,
     /// Load as a share of the capacity, which is measured first
     #[arg(long, default_value = "50%", value_parser = percent, allow_negative_numbers = true)]
@@ -96,6 +97,11 @@ pub struct LatencyReport {
     pub frame_bytes: u32,
     /// Million packets a second when there is always a full burst waiting.
     pub capacity_mpps: f64,
+    /// Processor cycles (TSC) a packet at that rate, generator included.
+    pub capacity_cycles_per_packet: f64,
+    /// Of those, what the generator takes.
+    #[serde(flatten)]
+    pub generator: GeneratorCost,
     /// Share of it that was offered, percent.
     pub load_percent: f64,
     /// Million packets a second offered, evenly spaced.
@@ -140,8 +146,9 @@ pub fn latency(args: &LatencyArgs) -> Result<LatencyReport, BenchError> {
     fill(&mut rig, tsc, 0, args.sessions, false);
     let mut picks = Random::new(args.sessions);
     closed_loop(&mut rig, tsc, (args.seconds * 0.05).min(0.5), false, &mut picks);
-    let capacity = closed_loop(&mut rig, tsc, (args.seconds * 0.2).min(2.0), false, &mut picks).per_s();
-    let pps = capacity * args.load / 100.0;
+    let capacity = closed_loop(&mut rig, tsc, (args.seconds * 0.2).min(2.0), false, &mut picks);
+    let generator = GeneratorCost::measure(&mut rig, false, &mut picks);
+    let pps = capacity.per_s() * args.load / 100.0;
     let load = Load::lasting(pps, args.seconds, false, u64::MAX);
     let outcome = offer(&mut rig, tsc, load, &mut picks);
     Ok(LatencyReport {
@@ -149,7 +156,9 @@ pub fn latency(args: &LatencyArgs) -> Result<LatencyReport, BenchError> {
         translation: args.translation.name(),
         sessions: rig.sessions(),
         frame_bytes: spec.frame_bytes,
-        capacity_mpps: capacity / 1e6,
+        capacity_mpps: capacity.m_per_s,
+        capacity_cycles_per_packet: capacity.cycles_per_session,
+        generator,
         load_percent: args.load,
         offered_mpps: pps / 1e6,
         packets: outcome.latency.total(),
@@ -172,7 +181,14 @@ impl LatencyReport {
         );
         println!();
         let line = |name: &str, value: String| println!("  {name:<26}{value}");
-        line("capacity", format!("{:>8.2} Mpps", self.capacity_mpps));
+        line(
+            "capacity",
+            format!(
+                "{:>8.2} Mpps, {:.0} cycles a packet",
+                self.capacity_mpps, self.capacity_cycles_per_packet
+            ),
+        );
+        line("  of which the generator", self.generator.line());
         line(
             "offered, evenly spaced",
             format!("{:>8.2} Mpps   ({} %)", self.offered_mpps, self.load_percent),

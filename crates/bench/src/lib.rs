@@ -1,7 +1,8 @@
 //! Reproducible measurements: `carrack bench`.
 //!
 //! Everything runs in process, over memory, without root. The generator writes each packet anew; what it costs is
-//! measured in the same run by a pass without the router and reported beside the result, never taken off it.
+//! measured in the same run by a pass without the router and reported beside the result, never taken off it; so is the
+//! memory that it looks into.
 #![forbid(unsafe_code)]
 
 /// Standard output as results are printed to it: who does not read on is no error, a full disk is one.
@@ -19,6 +20,7 @@ mod forward;
 mod gateways;
 mod generator;
 mod generator6;
+mod generator_cost;
 mod histogram;
 mod labs;
 mod latency;

@@ -2,6 +2,10 @@
 
 use std::ops::RangeInclusive;
 
+use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
+use crate::generator::Translation;
 use crate::report::grouped;
 
 /// Longest measurement, seconds.
@@ -19,9 +23,17 @@ pub fn number<T: TryFrom<u64>>(
                 u64::MAX => "on".into(),
                 most => format!("to {}", grouped(most)),
             };
-            format!("it is a whole number from {least} {most}, such as 2000000, 2_000_000 or 2M")
+            format!("it is a whole number from {least} {most}, such as {}", examples(&bounds))
         })
     }
+}
+
+/// Numbers that are within the bounds, in all ways they may be written.
+fn examples(bounds: &RangeInclusive<u64>) -> String {
+    const EXAMPLES: [(u64, &str); 4] =
+        [(2_000_000, "2000000, 2_000_000 or 2M"), (2_000, "2000, 2_000 or 2k"), (100, "100"), (2, "2")];
+    let fitting = EXAMPLES.into_iter().find(|(value, _)| bounds.contains(value));
+    fitting.map_or_else(|| bounds.start().to_string(), |(_, text)| text.into())
 }
 
 fn whole(text: &str) -> Option<u64> {
@@ -34,6 +46,12 @@ fn whole(text: &str) -> Option<u64> {
         },
     };
     digits.parse::<u64>().ok()?.checked_mul(times)
+}
+
+/// What is translated where sessions are measured: a stateless translator has none.
+pub fn stateful() -> impl TypedValueParser<Value = Translation> {
+    let names = [Translation::Nat44, Translation::Nat64].iter().filter_map(Translation::to_possible_value);
+    PossibleValuesParser::new(names).try_map(|name| Translation::from_str(&name, false))
 }
 
 /// Seconds to measure for.
@@ -60,6 +78,30 @@ mod tests {
         }
         assert!(number::<u64>(1..=u64::MAX)("0").unwrap_err().contains("from 1 on"));
         assert!(number::<u8>(1..=16)("17").unwrap_err().contains("from 1 to 16"));
+    }
+
+    #[test]
+    fn examples_are_within_the_bounds_and_are_taken() {
+        for bounds in [1..=16, 64..=1_522, 1..=65_536, 1_024..=100_000_000, 3..=7, 1..=u64::MAX] {
+            let of = number::<u64>(bounds.clone());
+            let why = of("x").unwrap_err();
+            let (_, examples) = why.split_once("such as ").unwrap();
+            for example in examples.replace(" or ", ", ").split(", ") {
+                assert!(of(example).is_ok_and(|value| bounds.contains(&value)), "{why}");
+            }
+        }
+    }
+
+    #[test]
+    fn where_sessions_are_measured_no_stateless_translator_is_offered() {
+        let command = clap::Command::new("bench");
+        let of = |text: &str| stateful().parse_ref(&command, None, text.as_ref()).ok();
+        assert_eq!(
+            ["nat44", "nat64", "siit"].map(of),
+            [Some(Translation::Nat44), Some(Translation::Nat64), None]
+        );
+        let offered: Vec<_> = stateful().possible_values().unwrap().collect();
+        assert_eq!(offered.iter().map(|value| value.get_name()).collect::<Vec<_>>(), ["nat44", "nat64"]);
     }
 
     #[test]

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::generator_cost::GeneratorCost;
+use crate::memory::Footprint;
+
 /// A line of a result. Where nobody reads it any more the program ends without a word.
 pub fn say(line: std::fmt::Arguments<'_>) {
     use std::io::Write;
@@ -49,16 +52,14 @@ pub struct ForwardReport {
     pub mpps_per_worker: f64,
     /// Processor cycles (TSC) a packet, generator included.
     pub cycles_per_packet: f64,
-    /// Of those, what the generator alone takes, measured in the same run.
-    pub generator_cycles_per_packet: f64,
+    /// Of those, what the generator takes.
+    #[serde(flatten)]
+    pub generator: GeneratorCost,
     /// Frame bits a second, without preamble and gap.
     pub gbps_l2: f64,
-    /// Tables' memory divided by the sessions in them.
-    pub bytes_per_session: f64,
-    /// Tables' memory: sessions, mappings, subscribers, indexes and timers, all workers.
-    pub memory_bytes: u64,
-    /// What the memory would be if the port tables of the pool are counted too.
-    pub memory_bytes_with_pool: u64,
+    /// What the sessions take.
+    #[serde(flatten)]
+    pub memory: Footprint,
     /// Pages behind the session table.
     pub pages: &'static str,
     /// Translated packets that were verified bit by bit.
@@ -83,7 +84,7 @@ pub fn grouped(n: u64) -> String {
 impl ForwardReport {
     /// For people.
     pub fn print(&self) {
-        let router = self.cycles_per_packet - self.generator_cycles_per_packet;
+        let router = self.cycles_per_packet - self.generator.cycles_per_packet;
         println!(
             "{} forwarding, {} sessions in {} order",
             self.translation.to_uppercase(),
@@ -98,11 +99,16 @@ impl ForwardReport {
         println!("  {:<26}{:>12.2} Mpps   (workers: {})", "per worker", self.mpps_per_worker, self.workers);
         println!("  {:<26}{:>12.1} cycles", "per packet", self.cycles_per_packet);
         println!("  {:<26}{:>12.1} cycles", "  of which the router", router);
-        println!("  {:<26}{:>12.1} cycles", "  of which the generator", self.generator_cycles_per_packet);
+        println!("  {:<26}{:>12.1} cycles", "  of which the generator", self.generator.cycles_per_packet);
         println!(
             "  {:<26}{:>12.1} bytes  ({} pages)",
-            "memory per session", self.bytes_per_session, self.pages
+            "memory per session", self.memory.bytes_per_session, self.pages
         );
+        println!(
+            "  {:<26}{:>12.1} bytes",
+            "  with the pool's ports", self.memory.bytes_per_session_with_pool
+        );
+        println!("  {:<26}{}", "memory of the generator", self.generator.tables());
         println!("  {:<26}{:>12}", "packets offered", grouped(self.packets_offered));
         println!("  {:<26}{:>12}", "packets dropped", grouped(self.packets_dropped));
         println!("  {:<26}{:>12}", "verified bit by bit", grouped(self.packets_verified));

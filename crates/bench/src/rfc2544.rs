@@ -6,9 +6,9 @@ use serde::Serialize;
 /// How to search.
 #[derive(Debug, Clone, Copy)]
 pub struct Search {
-    /// The highest rate worth a trial, also the first.
+    /// The first rate tried, expected to be above what can be; of rates stepped upwards the highest.
     pub rate_max: f64,
-    /// The search ends when the rate is known to this share of `rate_max`.
+    /// The search ends when the rate is known to this share of the lowest power of two times `rate_max` that loses.
     pub resolution: f64,
     /// Most rates tried.
     pub trials_max: u32,
@@ -17,8 +17,8 @@ pub struct Search {
 }
 
 impl Search {
-    /// Up to this rate, to 1 %, 12 rates at most, two repetitions.
-    pub const fn up_to(rate_max: f64) -> Self {
+    /// From this rate, to 1 %, 12 rates at most, two repetitions.
+    pub const fn from(rate_max: f64) -> Self {
         Self { rate_max, resolution: 0.01, trials_max: 12, repeats_max: 2 }
     }
 }
@@ -52,16 +52,27 @@ pub struct Trial {
 pub struct Found {
     /// The highest rate tried without loss; 0 when every trial lost packets.
     pub rate: f64,
-    /// The lowest rate tried with loss, when there is one.
+    /// The lowest rate tried with loss; `null` when there is none: then the highest without loss is at least `rate`.
     pub rate_with_loss: Option<f64>,
     /// All trials in order.
     pub trials: Vec<Trial>,
 }
 
-/// Searches the highest rate without loss.
+impl Found {
+    /// Lost no rate that was tried, so that the true one is not known?
+    pub fn is_at_least(&self) -> bool {
+        self.rate > 0.0 && self.rate_with_loss.is_none()
+    }
+}
+
+/// How often the first rate is doubled while nothing is lost.
+const DOUBLINGS_MAX: i32 = 4;
+
+/// Searches the highest rate without loss: downwards from the first rate tried, after it was doubled until it lost.
 pub fn search(search: &Search, mut trial: impl FnMut(f64) -> Seen) -> Found {
     let mut found = Found::default();
-    let (mut low, mut high) = (0.0, search.rate_max);
+    let most = search.rate_max * 2f64.powi(DOUBLINGS_MAX);
+    let (mut low, mut high, mut ceiling) = (0.0, None, search.rate_max);
     let mut rate = search.rate_max;
     for _ in 0..search.trials_max {
         let tried = try_rate(rate, search.repeats_max, &mut trial);
@@ -71,12 +82,17 @@ pub fn search(search: &Search, mut trial: impl FnMut(f64) -> Seen) -> Found {
             low = rate;
         } else {
             found.rate_with_loss = Some(rate);
-            high = rate;
+            high = Some(rate);
         }
-        if high - low <= search.resolution * search.rate_max || low >= search.rate_max {
-            break;
-        }
-        rate = f64::midpoint(low, high);
+        rate = match high {
+            Some(high) if high - low <= search.resolution * ceiling => break,
+            Some(high) => f64::midpoint(low, high),
+            None if rate >= most => break,
+            None => {
+                ceiling = rate * 2.0;
+                ceiling
+            }
+        };
     }
     found
 }
@@ -123,34 +139,47 @@ mod tests {
     #[test]
     fn the_highest_rate_without_loss_is_found_to_the_resolution() {
         for limit in [0.4, 3.3, 9.99] {
-            let found = search(&Search::up_to(10.0), router(limit));
+            let found = search(&Search::from(10.0), router(limit));
             assert!(found.rate <= limit && limit - found.rate <= 0.1, "{limit}: {found:?}");
             assert!(found.rate_with_loss.unwrap() > limit);
         }
     }
 
     #[test]
-    fn a_router_that_takes_everything_needs_one_trial() {
-        let found = search(&Search::up_to(10.0), router(11.0));
-        assert_eq!((found.rate, found.trials.len(), found.rate_with_loss), (10.0, 1, None));
+    fn a_router_that_takes_more_than_was_expected_is_searched_further_up() {
+        for limit in [10.0, 11.0, 19.99, 79.0, 159.0] {
+            let found = search(&Search::from(10.0), router(limit));
+            let ceiling = 10.0 * 2f64.powi((limit / 10.0).log2().floor() as i32 + 1);
+            assert!(found.rate <= limit && limit - found.rate <= ceiling * 0.01, "{limit}: {found:?}");
+            assert!(found.rate_with_loss.unwrap() > limit && !found.is_at_least(), "{limit}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_router_that_loses_at_no_rate_tried_has_at_least_the_highest() {
+        let found = search(&Search::from(10.0), router(f64::MAX));
+        let rates: Vec<f64> = found.trials.iter().map(|trial| trial.rate).collect();
+        assert_eq!(rates, [10.0, 20.0, 40.0, 80.0, 160.0]);
+        assert!(found.is_at_least() && found.rate == 160.0, "{found:?}");
+        assert!(!search(&Search::from(10.0), router(0.0)).is_at_least());
     }
 
     #[test]
     fn a_router_that_always_loses_has_rate_zero_after_the_most_trials() {
-        let found = search(&Search { resolution: 0.0, ..Search::up_to(10.0) }, router(0.0));
+        let found = search(&Search { resolution: 0.0, ..Search::from(10.0) }, router(0.0));
         assert_eq!((found.rate, found.trials.len()), (0.0, 12));
     }
 
     #[test]
     fn loss_in_a_disturbed_trial_is_verified_by_repetition_and_other_loss_is_not() {
         let mut trials = 0;
-        let found = search(&Search::up_to(10.0), |_| {
+        let found = search(&Search { trials_max: 1, ..Search::from(10.0) }, |_| {
             trials += 1;
             Seen { offered: 1_000, lost: u64::from(trials < 3), disturbed: true }
         });
         assert_eq!((found.rate, found.trials[0].repeated, trials), (10.0, 2, 3));
         let mut trials = 0;
-        search(&Search { trials_max: 1, ..Search::up_to(10.0) }, |_| {
+        search(&Search { trials_max: 1, ..Search::from(10.0) }, |_| {
             trials += 1;
             Seen { offered: 1_000, lost: 1, disturbed: false }
         });
@@ -160,12 +189,12 @@ mod tests {
     #[test]
     fn a_trial_that_offered_nothing_proves_nothing() {
         let nothing = Seen { offered: 0, lost: 0, disturbed: false };
-        assert_eq!(search(&Search::up_to(10.0), |_| nothing).rate, 0.0);
+        assert_eq!(search(&Search::from(10.0), |_| nothing).rate, 0.0);
     }
 
     #[test]
     fn stepping_ends_at_the_first_rate_with_loss() {
-        let found = step_up(1.0, 1.0, &Search::up_to(100.0), router(4.5));
+        let found = step_up(1.0, 1.0, &Search::from(100.0), router(4.5));
         assert_eq!((found.rate, found.rate_with_loss, found.trials.len()), (4.0, Some(5.0), 5));
     }
 }

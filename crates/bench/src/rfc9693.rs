@@ -13,10 +13,11 @@ use crate::clock::{Moment, Tsc};
 use crate::crew::Crew;
 use crate::forward::BenchError;
 use crate::generator::Translation;
+use crate::generator_cost::GeneratorCost;
 use crate::labs::zero_loss;
 use crate::layout::Layout;
 use crate::offered::RING_PACKETS;
-use crate::options::{number, seconds};
+use crate::options::{number, seconds, stateful};
 use crate::report::grouped;
 use crate::rfc2544::{Found, Search, Seen, search};
 use crate::rig::RigSpec;
@@ -30,7 +31,7 @@ const BLOCK: u16 = 256;
 #[derive(Debug, Clone, Args)]
 pub struct Rfc9693Args {
     /// What is translated
-    #[arg(long, value_enum, default_value_t = Translation::Nat44)]
+    #[arg(long, value_parser = stateful(), default_value = "nat44")]
     pub translation: Translation,
     /// How outside ports are given out
     #[arg(long, value_enum, default_value_t = Mode::Pba)]
@@ -71,10 +72,19 @@ pub struct Rfc9693Report {
     pub establishment_m_per_s: f64,
     /// Every rate that was tried.
     pub establishment: Found,
+    /// What generator and far end take of each packet, traffic both ways.
+    #[serde(flatten)]
+    pub generator: GeneratorCost,
+    /// The generator alone, traffic from inside: of establishment and of throughput from inside.
+    pub generator_from_inside: GeneratorCost,
     /// Highest rate both ways together without loss, all connections there, Mpps.
     pub throughput_both_mpps: f64,
+    /// No rate that was tried lost anything: it is at least so much.
+    pub throughput_both_is_at_least: bool,
     /// The same of packets from inside alone.
     pub throughput_out_mpps: f64,
+    /// The same of it.
+    pub throughput_out_is_at_least: bool,
     /// All connections deleted by management.
     pub tear_down: Phase,
     /// Translated packets verified bit by bit.
@@ -107,10 +117,12 @@ pub fn rfc9693(args: &Rfc9693Args) -> Result<Rfc9693Report, BenchError> {
         let mut picks = crew.random(sessions);
         let most = crew.closed_loop(tsc, args.seconds.min(1.0), both, &mut picks).per_s();
         eprintln!("throughput, {}:", if both { "both ways" } else { "from inside" });
-        zero_loss(crew, tsc, (most * 1.1, args.seconds, both), &mut picks, &mut ok).rate / 1e6
+        zero_loss(crew, tsc, (most * 1.1, args.seconds, both), &mut picks, &mut ok)
     };
-    let throughput_both_mpps = throughput(&mut crew, true) * 2.0;
-    let throughput_out_mpps = throughput(&mut crew, false);
+    let throughput_both = throughput(&mut crew, true);
+    let throughput_out = throughput(&mut crew, false);
+    let mut picks = crew.random(sessions);
+    let [generator, generator_from_inside] = [true, false].map(|both| crew.generator(both, &mut picks));
     let tear_down = tear_down(&mut crew, tsc);
     ok &= tear_down.sessions == u64::from(sessions) && crew.expire_all() && crew.is_balanced();
     Ok(Rfc9693Report {
@@ -122,8 +134,13 @@ pub fn rfc9693(args: &Rfc9693Args) -> Result<Rfc9693Report, BenchError> {
         frame_bytes,
         establishment_m_per_s: establishment.rate / 1e6,
         establishment,
-        throughput_both_mpps,
-        throughput_out_mpps,
+        generator,
+        generator_from_inside,
+        // Packets from inside and their answers.
+        throughput_both_mpps: throughput_both.rate * 2.0 / 1e6,
+        throughput_both_is_at_least: throughput_both.is_at_least(),
+        throughput_out_mpps: throughput_out.rate / 1e6,
+        throughput_out_is_at_least: throughput_out.is_at_least(),
         tear_down,
         packets_verified: crew.verified()?,
         ok,
@@ -134,7 +151,7 @@ pub fn rfc9693(args: &Rfc9693Args) -> Result<Rfc9693Report, BenchError> {
 fn establish(crew: &mut Crew, tsc: Tsc, ok: &mut bool) -> Found {
     let most = crew.fill_all(tsc, false).per_s();
     *ok &= empty(crew);
-    search(&Search::up_to(most * 1.1), |pps| {
+    search(&Search::from(most * 1.1), |pps| {
         let outcome = crew.offer_each_once(tsc, pps, RING_PACKETS);
         *ok &= outcome.is_accounted();
         let (lost, missing) = (outcome.lost(), validate(crew, tsc));
@@ -189,9 +206,23 @@ impl Rfc9693Report {
         );
         println!();
         let line = |name: &str, value: String| println!("  {name:<40}{value}");
-        line("maximum connection establishment rate", format!("{:.2} M/s", self.establishment_m_per_s));
-        line("throughput, both ways", format!("{:.2} Mpps", self.throughput_both_mpps));
-        line("throughput, from inside", format!("{:.2} Mpps", self.throughput_out_mpps));
+        let rate = |rate: f64, unit: &str, is_at_least: bool| {
+            format!("{}{rate:.2} {unit}", if is_at_least { "at least " } else { "" })
+        };
+        line(
+            "maximum connection establishment rate",
+            rate(self.establishment_m_per_s, "M/s", self.establishment.is_at_least()),
+        );
+        line(
+            "throughput, both ways",
+            rate(self.throughput_both_mpps, "Mpps", self.throughput_both_is_at_least),
+        );
+        line(
+            "throughput, from inside",
+            rate(self.throughput_out_mpps, "Mpps", self.throughput_out_is_at_least),
+        );
+        line("of these the generator, from inside", self.generator_from_inside.line());
+        line("generator and far end, both ways", self.generator.line());
         line(
             "connection tear-down rate",
             format!("{:.2} M/s ({:.2} s for all)", self.tear_down.m_per_s, self.tear_down.seconds),

@@ -45,9 +45,9 @@ impl RigSpec {
     ///
     /// # Errors
     /// What is wrong with it, and what to do instead.
-    pub fn check(&self) -> Result<(), BenchError> {
+    pub fn check(&self, workers: u8) -> Result<(), BenchError> {
         self.instance.check()?;
-        memory::check(self)
+        memory::check(self, workers)
     }
 
     /// Table sizes of the worker.
@@ -178,7 +178,7 @@ impl Mix {
 impl Rig {
     /// Builds the worker and touches its memory.
     pub fn new(spec: &RigSpec) -> Result<Self, BenchError> {
-        spec.check()?;
+        spec.check(1)?;
         Self::of_worker(spec, 0, WorkerGroup::new(1, SEED), Vec::new())
     }
 
@@ -258,9 +258,24 @@ impl Rig {
         worker.rx_buffer().len()
     }
 
-    /// What was received goes back unprocessed: the generator alone.
-    pub fn discard(&mut self) {
-        self.pool.free_all(self.worker.rx_buffer());
+    /// A turn without the worker: what is received goes back unprocessed, with `both` after the far end has turned it
+    /// round. Returns how many packets that stands for, answers included.
+    #[inline]
+    pub fn generate(&mut self, numbers: &[u32], both: bool) -> usize {
+        let offered = self.receive(numbers);
+        let rx = self.worker.rx_buffer();
+        if both {
+            let tag_bytes = self.frames.tag_bytes;
+            rx.iter_mut().for_each(|frame| swap_ends(tag_bytes, frame.bytes_mut()));
+        }
+        self.pool.free_all(rx);
+        if both { 2 * offered } else { offered }
+    }
+
+    /// Bytes of the tables that packets are written from: whose number is which address, where subscribers do not follow
+    /// each other.
+    pub fn generator_table_bytes(&self) -> u64 {
+        size_of_val(self.share.as_slice()) as u64
     }
 
     /// Receive buffer to transmit queue, then what is done between bursts.

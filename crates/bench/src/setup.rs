@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::sync::Barrier;
 
 use carrack_base::BURST_PACKETS_MAX;
-use carrack_tables::cycles;
 use clap::Args;
 use serde::Serialize;
 
@@ -15,8 +14,10 @@ use crate::clock::{BurstMeter, BurstTimes, Moment, Tsc};
 use crate::crew::Crew;
 use crate::forward::{BenchError, difference, pin};
 use crate::generator::Translation;
+use crate::generator_cost::GeneratorCost;
 use crate::layout::{Layout, Walk};
-use crate::options::{number, seconds};
+use crate::memory::Footprint;
+use crate::options::{number, seconds, stateful};
 use crate::progress::Progress;
 use crate::report::grouped;
 use crate::rig::{Rig, RigSpec};
@@ -30,14 +31,12 @@ const HOLD_S: u32 = 4;
 const FILL_S: u64 = 4;
 /// Ports of a block.
 const BLOCK: u16 = 256;
-/// Packets of which the generator's share is measured.
-const GENERATOR_PACKETS: u64 = 1 << 20;
 
 /// Options of `bench setup`.
 #[derive(Debug, Clone, Args)]
 pub struct SetupArgs {
     /// What is translated
-    #[arg(long, value_enum, default_value_t = Translation::Nat44)]
+    #[arg(long, value_parser = stateful(), default_value = "nat44")]
     pub translation: Translation,
     /// How outside ports are given out
     #[arg(long, value_enum, default_value_t = Mode::Pba)]
@@ -156,8 +155,12 @@ pub struct SetupReport {
     pub sessions_per_mapping: u32,
     /// `random` or `sequential`.
     pub order: &'static str,
-    /// Cycles a packet that the generator alone takes.
-    pub generator_cycles_per_packet: f64,
+    /// What the generator takes of each.
+    #[serde(flatten)]
+    pub generator: GeneratorCost,
+    /// What a session takes when the tables are full, with as many of them a mapping as above.
+    #[serde(flatten)]
+    pub memory: Footprint,
     /// From empty to full.
     pub fill: Phase,
     /// All of them ending, one after the other as their time comes.
@@ -251,17 +254,6 @@ impl Setup {
 
     fn meters(&self) -> Meters {
         Meters { whole: BurstMeter::new(self.tsc), background: BurstMeter::new(self.tsc) }
-    }
-
-    /// Cycles a packet of the generator alone; packets of sessions that exist afterwards as before.
-    fn generator(&mut self) -> f64 {
-        let start = cycles();
-        for _ in 0..GENERATOR_PACKETS / BURST_PACKETS_MAX as u64 {
-            self.numbers.iter_mut().for_each(|number| *number = self.walk.pick());
-            self.rig.receive(&self.numbers);
-            self.rig.discard();
-        }
-        cycles().wrapping_sub(start) as f64 / GENERATOR_PACKETS as f64
     }
 
     /// From empty to `sessions`, time standing still.
@@ -424,9 +416,10 @@ pub fn setup(args: &SetupArgs) -> Result<SetupReport, BenchError> {
 impl Setup {
     /// All phases; workers begin each of them together.
     fn measure(&mut self, args: &SetupArgs, barrier: &Barrier) -> Result<SetupReport, BenchError> {
-        let generator_cycles_per_packet = self.generator();
+        let generator = GeneratorCost::measure(&mut self.rig, false, &mut self.walk);
         barrier.wait();
         let (fill, burst_without_expiry) = self.fill(u64::from(self.sessions));
+        let memory = Footprint::of(self.rig.worker.nat(), self.rig.sessions());
         barrier.wait();
         let tear_down = self.tear_down();
         let is_torn_down = self.rig.expire_all();
@@ -439,7 +432,8 @@ impl Setup {
             ports_per_subscriber: args.ports,
             sessions_per_mapping: args.remotes,
             order: if args.sequential { "sequential" } else { "random" },
-            generator_cycles_per_packet,
+            generator,
+            memory,
             fill,
             tear_down,
             sustained: Phase::default(),
@@ -478,7 +472,10 @@ fn together(args: &SetupArgs, reports: &[SetupReport]) -> Option<SetupReport> {
     let worst = |of: fn(&SetupReport) -> &BurstTimes| {
         reports.iter().map(of).fold(BurstTimes::default(), |worst, times| worst.or(times))
     };
+    let generators: Vec<_> = reports.iter().map(|report| report.generator).collect();
+    all.generator = GeneratorCost::together(&generators);
     all.fill = phases(|report| &report.fill);
+    all.memory = Footprint::together(reports.iter().map(|report| report.memory), all.fill.sessions);
     all.tear_down = phases(|report| &report.tear_down);
     all.sustained = phases(|report| &report.sustained);
     all.burst_without_expiry = worst(|report| &report.burst_without_expiry);
@@ -519,8 +516,7 @@ impl SetupReport {
                 phase.disturbance()
             );
         };
-        let generator = format!(", generator {:.0} of them", self.generator_cycles_per_packet);
-        phase("from empty to full", &self.fill, generator);
+        phase("from empty to full", &self.fill, String::new());
         phase("tear-down", &self.tear_down, String::new());
         let alive = format!(
             ", {} made, {} expired, {} to {} alive",
@@ -530,9 +526,14 @@ impl SetupReport {
             grouped(self.alive_max)
         );
         phase("with expiry at that rate", &self.sustained, alive);
+        println!("  {:<26}{}", "of all that the generator", self.generator.line());
         println!("  {:<26}{}", "64 set-ups", self.burst_without_expiry.line());
         println!("  {:<26}{}", "64 set-ups with expiry", self.burst_with_expiry.line());
         println!("  {:<26}{}", "  of which expiry", self.expiry_of_a_burst.line());
+        println!(
+            "  {:<26}{:.1} bytes, {:.1} with the pool's ports",
+            "memory of a session", self.memory.bytes_per_session, self.memory.bytes_per_session_with_pool
+        );
         crate::report::print_drops(&self.drops);
         println!("  {:<26}{}", "verified bit by bit", grouped(self.packets_verified));
         let left: Vec<_> = self.used_at_end.iter().filter(|(_, used)| **used > 0).collect();
@@ -570,6 +571,13 @@ mod tests {
                 // Subscribers are not quite the same number for each worker; no worker has less room for it.
                 let filled = 19_900..=20_000;
                 assert!(filled.contains(&report.fill.sessions), "{report:#?}");
+                let memory = report.memory;
+                assert_eq!(
+                    memory.bytes_per_session,
+                    memory.memory_bytes as f64 / report.fill.sessions as f64
+                );
+                assert!(memory.bytes_per_session > 64.0, "{report:#?}");
+                assert!(memory.bytes_per_session_with_pool > memory.bytes_per_session, "{report:#?}");
                 assert!(report.sustained.sessions >= 60_000 && report.expired >= 50_000, "{report:#?}");
                 // Room was left all the time, and there was always something to expire.
                 assert!(report.alive_max < 20_000 && report.alive_min > 5_000, "{report:#?}");

@@ -106,6 +106,8 @@ pub(crate) struct Report {
     pub sessions: u32,
     pub frame_bytes: u16,
     pub tagged: bool,
+    /// What differs from the published test, and why.
+    pub differences: Vec<String>,
     pub fill: Stage,
     pub steady: Stage,
     pub churned: Churned,
@@ -143,6 +145,9 @@ pub(crate) struct Stage {
     pub sessions: u64,
 }
 
+/// As published.
+const SESSIONS: u32 = 2_097_152;
+const FRAME_BYTES: u16 = 128;
 /// Source ports of each subscriber, as published.
 pub(crate) const PORTS: u32 = 16;
 const FIRST_PORT: u16 = 20_000;
@@ -192,6 +197,7 @@ fn measure(
         sessions: options.sessions,
         frame_bytes: options.frame_bytes,
         tagged: options.tagged,
+        differences: differences(options),
         deletions_per_second: churned.deleted as f64 / churned.seconds,
         bytes_per_session: bytes as f64 / f64::from(options.sessions),
         clocks_per_packet: clocks,
@@ -199,6 +205,41 @@ fn measure(
         steady,
         churned,
     })
+}
+
+/// What differs from the published test, and why.
+fn differences(options: &Options) -> Vec<String> {
+    let mut differences = Vec::new();
+    if options.translation == Translation::Nat64 {
+        differences.push(format!(
+            "prefix {PREFIX6}/96 instead of fd12:3456:789a:11:2233:4455::/96: bits 64 to 71 of a prefix must be zero (RFC 6052 \
+             §2.2), and carrack refuses others"
+        ));
+    } else {
+        differences.push("NAT44 instead of NAT64".to_owned());
+    }
+    differences.push(
+        "the generator is the lab's own instead of dpdk-testpmd, which writes neither IPv6 nor random flows and does not know \
+         which of them came back (docs/adr/0012); the reflector is dpdk-testpmd"
+            .to_owned(),
+    );
+    differences.push(
+        "memif instead of network cards: generator and reflector take CPUs of the same machine".to_owned(),
+    );
+    if options.sessions != SESSIONS {
+        differences.push(format!(
+            "{} sessions instead of {}",
+            number(options.sessions.into()),
+            number(SESSIONS.into())
+        ));
+    }
+    if !options.tagged {
+        differences.push("frames without a VLAN tag".to_owned());
+    }
+    if options.frame_bytes != FRAME_BYTES {
+        differences.push(format!("frames of {} bytes instead of {FRAME_BYTES}", options.frame_bytes));
+    }
+    differences
 }
 
 /// Whether a table's size goes with the number of sessions, rather than of pool addresses.

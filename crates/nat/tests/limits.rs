@@ -338,6 +338,34 @@ fn dependent_mappings_count_as_ports() {
     storm(&mut w, Reason::NatPortLimit, to_many);
 }
 
+/// However many sessions are due at once, a call between two bursts ends a bounded number of them, which takes less than
+/// 50 us on the slowest host met (ADR 4); each call its full share, until none is left.
+#[test]
+fn a_call_ends_at_most_eighty_sessions_however_many_are_due() {
+    const ENDS_MAX: usize = 80;
+    let sessions = 10_000;
+    let mut w = World::new(
+        vec![instance()],
+        1,
+        capacity(|c| (c.sessions, c.mappings, c.subscribers) = (sessions, sessions, sessions)),
+    );
+    (0..sessions).for_each(|n| from_many(&mut w, n).unwrap());
+    // All of them at once, after a pause in which nothing was swept.
+    w.now = w.now.plus_ns(400_000_000_000);
+    let mut calls = 0;
+    while w.session_count() > 0 && calls < sessions {
+        let due = w.session_count();
+        w.now = w.now.plus_ns(10_000);
+        let now = w.now;
+        w.nats[0].expire(now);
+        assert_eq!(due - w.session_count(), due.min(ENDS_MAX), "in one call, of {due} that were due");
+        calls += 1;
+    }
+    assert_eq!((calls, w.session_count()), (125, 0));
+    w.wait(125);
+    check::empty(&mut w);
+}
+
 /// A storm of refusals makes no storm of events; what is lost for lack of room is counted, and refusals are told
 /// when there is room again (RFC 6888 REQ-11c).
 #[test]

@@ -200,17 +200,32 @@ impl Arena {
             _ => None,
         };
         if let Some((page_bytes, flag, kind)) = only {
-            // Free pages are counted before the attempt, which may take some of them for a moment.
-            let free = free_huge_pages(page_bytes);
-            let mapping = map(wanted, page_bytes, libc::MAP_HUGETLB | flag, false).map_err(|_| {
-                ArenaError::HugePages { arena: name.to_owned(), bytes: wanted, page_bytes, free }
-            })?;
-            return Ok(Arena { name: name.to_owned(), mapping: Arc::new(mapping), kind, used: 0 });
+            let map = |bytes| map(bytes, page_bytes, libc::MAP_HUGETLB | flag, false);
+            return Self::map_only(name, wanted, (page_bytes, kind), free_huge_pages, map);
         }
         let (mapping, kind) = map_best(wanted, preference).map_err(|source| ArenaError::NoMemory {
             arena: name.to_owned(),
             bytes,
             source,
+        })?;
+        Ok(Arena { name: name.to_owned(), mapping: Arc::new(mapping), kind, used: 0 })
+    }
+
+    /// Of reserved pages of one size or nothing; `free` says how many there are of a size.
+    fn map_only(
+        name: &str,
+        bytes: usize,
+        (page_bytes, kind): (usize, PageKind),
+        free: impl FnOnce(usize) -> Option<usize>,
+        map: impl FnOnce(usize) -> std::io::Result<Mapping>,
+    ) -> Result<Arena, ArenaError> {
+        // Free pages are counted before the attempt, which may take some of them for a moment.
+        let free = free(page_bytes);
+        let mapping = map(bytes).map_err(|_| ArenaError::HugePages {
+            arena: name.to_owned(),
+            bytes,
+            page_bytes,
+            free,
         })?;
         Ok(Arena { name: name.to_owned(), mapping: Arc::new(mapping), kind, used: 0 })
     }

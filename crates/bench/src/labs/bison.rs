@@ -59,6 +59,7 @@ pub fn bison(args: &LabArgs) -> Result<LabReport, BenchError> {
     let (trial_s, churn_s) = (args.trial_s(2.0), args.trial_s(2.0) * if args.quick { 20.0 } else { 10.0 });
     let mut picks = crew.random(sessions);
     let most = crew.closed_loop(tsc, trial_s.min(1.0), true, &mut picks).per_s();
+    let generator = crew.generator(true, &mut picks);
     let found = zero_loss(&mut crew, tsc, (most * 1.1, trial_s, true), &mut picks, &mut ok);
     let steady = if found.rate > 0.0 { found.rate.min(most) * OFFERED_UNDER_CHURN } else { most * 0.5 };
     // The management client wants a processor too: one worker is churned.
@@ -73,9 +74,11 @@ pub fn bison(args: &LabArgs) -> Result<LabReport, BenchError> {
     let churned = (CORES, 1);
     let loss_ppm = seen.lost as f64 / seen.offered.max(1) as f64 * 1e6;
     let kpis = vec![
-        Kpi::rate("steady traffic, no loss, both ways", "Mpps", 24.0, cores, both(found.rate))
-            .with_closed_loop(both(most)),
-        Kpi::rate("traffic under churn, both ways", "Mpps", 24.0, churned, seen.mpps),
+        Kpi::found("steady traffic, no loss, both ways", "Mpps", 24.0, cores, (&found, both(found.rate)))
+            .with_closed_loop(both(most))
+            .with_generator(generator),
+        Kpi::rate("traffic under churn, both ways", "Mpps", 24.0, churned, seen.mpps)
+            .with_generator(generator),
         Kpi::rate("sessions deleted", "k/s", 28.5, churned, seen.deleted_per_s / 1e3),
         Kpi::rate("sessions that came back", "k/s", 28.5, churned, seen.recreated_per_s / 1e3),
         Kpi::cost("loss under churn", "ppm", 5_487.0 / 14_250.0, loss_ppm),
@@ -136,6 +139,7 @@ mod tests {
             let args = LabArgs { quick: true, seconds: Some(0.05), sessions: None, workers, json: false };
             let report = bison(&args).unwrap();
             assert!(report.ok, "{report:#?}");
+            crate::labs::tests::assert_named(&report);
         }
     }
 }

@@ -88,7 +88,7 @@ pub fn eantc(args: &LabArgs) -> Result<LabReport, BenchError> {
     let sessions = spec.layout.sessions();
     eprintln!(
         "taking {:.1} GB of memory for {} sessions …",
-        memory::needed(&spec) as f64 / 1e9,
+        memory::needed_by(&spec, args.workers) as f64 / 1e9,
         grouped(sessions.into())
     );
     let mut run = Run {
@@ -108,6 +108,13 @@ pub fn eantc(args: &LabArgs) -> Result<LabReport, BenchError> {
     differences.push(format!(
         "set-up rates held for {} s or until every session there can be is new; throughput trials of {} s",
         run.held_s, run.trial_s
+    ));
+    let layout = spec.layout;
+    differences.push(format!(
+        "{} clients in one pool instead of 5 of 4 000, {} servers in one instead of up to 2 000 in 5 of 400: which pool an address is of makes \
+         no difference to a one-to-one translation",
+        grouped(layout.subscribers.into()),
+        grouped(layout.remotes.into())
     ));
     differences.push("in process: no NIC, packets of any size cost the same to receive and to send".into());
     differences
@@ -135,6 +142,7 @@ impl Run {
         crew.all(|rig| rig.set_frame_bytes(84));
         let mut walks = crew.walks();
         let most = crew.fill(*tsc, sessions.min(1 << 20), false).per_s();
+        let generator = crew.generator(false, &mut walks);
         *ok &= crew.expire_all();
         let search = Search { rate_max: most * 1.5, resolution: 0.0, trials_max: 16, repeats_max: 1 };
         let found = step_up(most * 0.2, most * 0.1, &search, |pps| {
@@ -146,8 +154,9 @@ impl Run {
             eprintln!("  {:.2} M set-ups/s: {} lost", pps / 1e6, outcome.lost());
             Seen { offered: outcome.offered, lost: outcome.lost(), disturbed: outcome.preemptions > 0 }
         });
-        let kpi = Kpi::rate("session set-up, no loss", "M/s", 7.0, (CORES, workers), found.rate / 1e6);
-        self.kpis.push(kpi.with_closed_loop(most / 1e6));
+        let kpi =
+            Kpi::found("session set-up, no loss", "M/s", 7.0, (CORES, workers), (&found, found.rate / 1e6));
+        self.kpis.push(kpi.with_closed_loop(most / 1e6).with_generator(generator));
     }
 
     /// All sessions, and what each takes.
@@ -156,8 +165,9 @@ impl Run {
         // Filled without any loss: each is there, and no packet was dropped.
         self.ok &= phase.sessions == u64::from(sessions) && self.crew.dropped() == 0;
         let bytes = self.crew.memory_bytes() as f64 / f64::from(sessions);
-        let cores = (CORES, self.crew.workers());
-        self.kpis.push(Kpi::rate("fill rate, both directions seen", "M/s", 3.5, cores, phase.m_per_s));
+        let (cores, mut walks) = ((CORES, self.crew.workers()), self.crew.walks());
+        let fill = Kpi::rate("fill rate, both directions seen", "M/s", 3.5, cores, phase.m_per_s);
+        self.kpis.push(fill.with_generator(self.crew.generator(true, &mut walks)));
         self.kpis.push(Kpi::cost("memory of a session", "bytes", 1_750.0, bytes));
     }
 
@@ -178,19 +188,31 @@ impl Run {
             sizes.iter().map(|(bytes, weight)| bytes * weight).sum::<u32>() as f64 * 8.0 / f64::from(weight);
         let mut picks = crew.random(sessions);
         let most = crew.closed_loop(*tsc, trial_s.min(1.0), true, &mut picks).per_s();
+        let generator = crew.generator(true, &mut picks);
         let found = zero_loss(crew, *tsc, (most * 1.1, *trial_s, true), &mut picks, ok);
         // Packets from inside and their answers.
         let gbit = |pps: f64| pps * 2.0 * bits / 1e9;
-        let kpi = Kpi::rate(format!("throughput {name}, both ways"), "Gbit/s", gbps, cores, gbit(found.rate));
-        kpis.push(kpi.with_closed_loop(gbit(most)));
+        let kpi = Kpi::found(
+            format!("throughput {name}, both ways"),
+            "Gbit/s",
+            gbps,
+            cores,
+            (&found, gbit(found.rate)),
+        );
+        kpis.push(kpi.with_closed_loop(gbit(most)).with_generator(generator));
         let pps = if found.rate > 0.0 { found.rate } else { most / 2.0 };
         let load = Load::lasting(pps, *trial_s, true, u64::MAX);
         let outcome = crew.offer(*tsc, load, &mut picks);
         let seen = Latency::of(&outcome, *tsc);
         *ok &= outcome.is_accounted();
-        kpis.push(Kpi::cost("  mean latency at that load", "us", mean_us, seen.mean_us));
-        kpis.push(Kpi::cost("  shortest", "us", shortest_us, seen.min_us));
-        kpis.push(Kpi::cost("  longest", "us", longest_us, seen.max_us));
+        for (which, published_us, us) in [
+            ("mean", mean_us, seen.mean_us),
+            ("shortest", shortest_us, seen.min_us),
+            ("longest", longest_us, seen.max_us),
+        ] {
+            let name = format!("latency at throughput {name}, {which}");
+            kpis.push(Kpi::cost(name, "us", published_us, us).detail());
+        }
     }
 }
 
@@ -212,6 +234,10 @@ mod tests {
             let args = LabArgs { quick: true, seconds: Some(0.02), sessions: None, workers, json: false };
             let report = eantc(&args).unwrap();
             assert!(report.ok, "{report:#?}");
+            crate::labs::tests::assert_named(&report);
+            // Four ports of each of as many clients as published, not the 100 000 that a quick run asks for.
+            assert_eq!(report.sessions, 80_000);
+            assert!(report.differences[0].starts_with("80 000 sessions instead"), "{report:#?}");
             assert_eq!(report.kpis.len(), 3 + 4 * FRAMES.len());
         }
     }

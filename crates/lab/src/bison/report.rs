@@ -13,10 +13,11 @@ pub(crate) fn print(report: &Report) {
         if report.tagged { " with a VLAN tag" } else { "" },
         report.translation
     ));
-    say(&format!(
-        "Generator of carrack's lab, reflector dpdk-testpmd 5tswap; {}.\n",
-        report.cores.describe()
-    ));
+    say(&format!("Generator of carrack's lab, reflector dpdk-testpmd 5tswap; {}.", report.cores.describe()));
+    for difference in &report.differences {
+        say(&format!("* {difference}"));
+    }
+    say("");
     let row =
         |what: &str, published: &str, ours: String| say(&format!("{what:<38} {published:>24} {ours:>24}"));
     row("", "published", "carrack".to_owned());

@@ -176,10 +176,61 @@ impl Drop for Reserved {
     }
 }
 
-/// Both page sizes: exactly enough pages serve, one page short is refused in numbers, and a preference that may fall
-/// back says what it fell back to. Needs root and free memory; says so where it has neither.
+/// A machine with so many reserved pages of one size, of ordinary memory.
+struct Machine {
+    page_bytes: usize,
+    free: std::cell::Cell<usize>,
+}
+
+impl Machine {
+    fn arena(&self, name: &str, bytes: usize, kind: PageKind) -> Result<Arena, ArenaError> {
+        let counted = self.free.get();
+        let free = |page_bytes| (page_bytes == self.page_bytes).then(|| self.free.get());
+        let map = |bytes: usize| match self.free.get().checked_sub(bytes.div_ceil(self.page_bytes)) {
+            Some(left) => {
+                self.free.set(left);
+                reserve(bytes, self.page_bytes, 0, false)
+            }
+            None => {
+                // As the kernel does: it gives what there is, then fails.
+                self.free.set(0);
+                Err(std::io::Error::from_raw_os_error(libc::ENOMEM))
+            }
+        };
+        let arena = Arena::map_only(name, bytes, (self.page_bytes, kind), free, map);
+        if arena.is_err() {
+            self.free.set(counted);
+        }
+        arena
+    }
+}
+
+/// Both page sizes: exactly enough pages serve, one page short is refused in numbers, those from before the attempt.
 #[test]
 fn huge_pages_short_by_one_are_refused_in_numbers() {
+    for (page_bytes, kind, size, pages) in
+        [(MIB_2, PageKind::Huge2M, "2 MiB", 4), (GIB_1, PageKind::Huge1G, "1 GiB", 2)]
+    {
+        let machine = Machine { page_bytes, free: pages.into() };
+        let bytes = page_bytes * pages - 4_096;
+        let short = machine.arena("short", bytes + 8_192, kind).unwrap_err().to_string();
+        let needs =
+            format!("arena `short`: needs {} free huge pages of {size} and there are {pages};", pages + 1);
+        assert!(short.starts_with(&needs), "{short}");
+        let reserve_more = format!("hugepages-{}kB/nr_hugepages", page_bytes >> 10);
+        assert!(short.contains(&reserve_more), "{short}");
+        let mut arena = machine.arena("exact", bytes, kind).unwrap();
+        assert_eq!((arena.page_kind(), arena.bytes()), (kind, page_bytes * pages));
+        arena.array::<u64>(1_000).unwrap()[999] = 1;
+        let none = machine.arena("none", 1, kind).unwrap_err().to_string();
+        assert!(none.contains("needs 1 free huge pages") && none.contains("there are 0;"), "{none}");
+    }
+}
+
+/// The same of the kernel's own pages, and a preference that may fall back says what it fell back to. Needs root, free memory and
+/// nobody else with free pages; says so where it has not.
+#[test]
+fn reserved_huge_pages_short_by_one_are_refused_in_numbers() {
     for (page, only, kind, pages) in [
         (MIB_2, PagePreference::Only2M, PageKind::Huge2M, 4),
         (GIB_1, PagePreference::Only1G, PageKind::Huge1G, 1),
