@@ -189,14 +189,14 @@ impl LabReport {
             grouped(self.sessions_published.into())
         );
         println!(
-            "  {:<40}{:<8}{:>10}{:>10}{:>10}{:>11}{:>11}{:>11}{:>10}",
+            "  {:<41}{:<8}{:>10}{:>10}{:>10}{:>11}{:>11}{:>11}{:>10}",
             "KPI", "UNIT", "PUBLISHED", "PER CORE", "OURS", "PER CORE", "NEVER IDLE", "GENERATOR", "RATIO"
         );
         for kpi in &self.kpis {
             let closed_loop = kpi.closed_loop.map_or("-".into(), figure);
             let generator = kpi.generator.map_or("-".into(), |cost| figure(cost.cycles_per_packet));
             println!(
-                "  {:<40}{:<8}{:>10}{:>10}{:>10}{:>11}{:>11}{:>11}{:>10}",
+                "  {:<41}{:<8}{:>10}{:>10}{:>10}{:>11}{:>11}{:>11}{:>10}",
                 if kpi.is_detail { format!("  {}", kpi.name) } else { kpi.name.clone() },
                 kpi.unit,
                 figure(kpi.published),
