@@ -54,7 +54,8 @@ pub struct Meta {
     pub(crate) fragment_at: u16,
     /// Identification that fragments of this datagram leave with.
     pub(crate) fragment_id: u16,
-    /// A fragment of UDP without a checksum, which no stateful translator can make IPv6 of (RFC 6146 §3.4).
+    /// A fragment of UDP without a checksum, of which no stateful translator can make IPv6 before it has them
+    /// all (RFC 6146 §3.4).
     pub(crate) is_unsummed: bool,
     /// Session hash.
     pub(crate) hash: u64,

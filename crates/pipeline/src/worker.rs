@@ -122,10 +122,12 @@ impl Worker {
             identification: rng.next_u16(),
             rng,
             tx: (0..plan.port_count()).map(|_| Vec::with_capacity(TX_QUEUE_PACKETS)).collect(),
-            // All that can end between two calls of `done`: what ports refuse, and a burst from everybody.
+            // All that can end between two calls of `done`: what ports refuse, a burst from everybody, and
+            // the datagrams whose fragments wait for one another.
             dead: Vec::with_capacity(
                 TX_QUEUE_PACKETS * (plan.port_count() + 1)
-                    + 2 * BURST_PACKETS_MAX * (usize::from(workers) + 2),
+                    + 2 * BURST_PACKETS_MAX * (usize::from(workers) + 2)
+                    + nat.held_fragments as usize,
             ),
             dumps: Dumps::new(),
             deletion: None,
@@ -363,7 +365,8 @@ impl Worker {
         }
     }
 
-    /// Fragments that found no room behind their first fragment.
+    /// Fragments that found no room behind their first fragment, or in the burst that made their datagram
+    /// whole.
     pub(crate) fn take_ready_fragments(&mut self, now: Now, pool: &mut dyn FramePool) {
         let Some(mut burst) = self.burst.take() else { return };
         while burst.room() > 0 {
@@ -378,7 +381,7 @@ impl Worker {
 
     /// The stages after the fragments', for packets that come in elsewhere than by a port.
     fn resume(&mut self, burst: &mut Burst, now: Now, pool: &mut dyn FramePool) {
-        if burst.len == 0 {
+        if burst.len == 0 && !self.fragments.has_ready() {
             return;
         }
         self.steer(burst, now);

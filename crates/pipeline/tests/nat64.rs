@@ -96,27 +96,6 @@ fn fragments_pass_both_ways_in_any_order() {
     }
 }
 
-/// RFC 6146 §3.4: a datagram without checksum that comes in pieces is discarded silently and whole, in whatever order.
-#[test]
-fn fragments_of_udp_without_checksum_are_all_discarded_silently() {
-    for order in [[0, 1, 2], [2, 0, 1], [1, 2, 0]] {
-        let mut world = world64();
-        let outside = port_of(&world.pass(IN, &packet6(IN, A, SERVER6).udp(1_000, 53).build()).src());
-        let bare = packet(OUT, SERVER, POOL).udp_without_checksum(53, outside).payload(&[5; 40]).build();
-        let pieces = cut(OUT, SERVER, POOL, 17, 5, &bare[34..], 16);
-        assert_eq!(pieces.len(), 3);
-        let mut sent: Vec<Sent> = order.iter().flat_map(|n| world.send(OUT, &pieces[*n])).collect();
-        sent.extend(world.turn());
-        assert!(sent.is_empty(), "{order:?}");
-        assert_eq!(world.new_drops(), [(Reason::Nat64UdpZeroChecksum, 3)]);
-        // The next datagram of that number has one.
-        let summed = packet(OUT, SERVER, POOL).udp(53, outside).payload(&[5; 40]).build();
-        let pieces = cut(OUT, SERVER, POOL, 17, 5, &summed[34..], 16);
-        let got: Vec<Sent> = pieces.iter().flat_map(|piece| world.send(OUT, piece)).collect();
-        assert_eq!(got.len(), 3, "{:?}", world.new_drops());
-    }
-}
-
 /// RFC 7915 §4: an IPv4 packet that may be fragmented and is too long for IPv6 goes on in pieces.
 #[test]
 fn a_long_packet_that_may_be_cut_is_cut() {
