@@ -207,6 +207,10 @@ impl Worker {
     #[inline]
     fn translate_one(&mut self, frame: &mut Frame, meta: &mut Meta, now: Now) -> Next {
         let Some(direction) = meta.direction else { return Next::Stay };
+        if meta.is_six_or_refused && !self.nat.leads_to_six(&meta.flow, frame.bytes()) {
+            meta.fate = Fate::Dropped(Reason::Ipv4SourceRoute);
+            return Next::Stay;
+        }
         let plan = &self.plan;
         let (here, six) = (meta.flow.vrf, meta.flow.is_six());
         let verdict = self.nat.process(

@@ -96,6 +96,64 @@ fn fragments_pass_both_ways_in_any_order() {
     }
 }
 
+/// RFC 6146 §3.7, RFC 7915 §4.1: a source route at its end is left out on the way to a host of IPv6, of whole
+/// packets, pieces and errors; one that is not is answered, as is any where the host has IPv4.
+#[test]
+fn a_source_route_at_its_end_is_left_out() {
+    const REMOTE: &str = "198.51.100.7";
+    for workers in [1, 3] {
+        let mut world = World::new(workers, SIZES, HANDOVER_SLOTS, |s| {
+            add_ipv6(s);
+            serve_six(s);
+        });
+        world.know6(IF_IN, A);
+        let to_server = world.pass(IN, &packet6(IN, A, SERVER6).udp(1_000, 53).build());
+        let to_remote = world.pass(IN, &udp(IN, "10.0.0.5:1000", &format!("{REMOTE}:53")));
+        let (six, four) = (port_of(&to_server.src()), port_of(&to_remote.src()));
+        for kind in [131, 137] {
+            // The pointer of the first is beyond its end, that of the second at its last station.
+            let [over, last, start] = [8, 5, 4].map(|pointer| [kind, 7, pointer, 1, 2, 3, 4, 0]);
+            let back = |options| packet(OUT, SERVER, POOL).ip_options(options).udp(53, six).build();
+            let error = |from, about: &Sent, options| {
+                let error = packet(OUT, from, POOL).ip_options(options).icmp(11, 0, [0; 4]);
+                error.payload(about.packet()).build()
+            };
+            let got = world.pass(OUT, &back(&over));
+            assert_eq!(got.addresses6(), (ip6_text(SERVER6), A.into()));
+            assert_eq!((got.ip6().next_header(), &got.ip6().payload()[8..]), (17, PAYLOAD));
+            let got = world.pass(OUT, &error("192.0.2.77", &to_server, &over));
+            assert_eq!((got.error6().0, got.error6().1, got.addresses6().1), (3, 0, A.into()));
+            let whole = packet(OUT, SERVER, POOL).udp(53, six).payload(&[7; 40]).build();
+            let pieces = [(16, false), (0, true)].map(|(offset, more)| {
+                let bytes = &whole[34 + usize::from(offset)..if more { 50 } else { whole.len() }];
+                let piece = packet(OUT, SERVER, POOL).ip_options(&over).protocol(17).payload(bytes);
+                piece.identification(kind.into()).fragment(offset, more).build()
+            });
+            assert!(world.send(OUT, &pieces[0]).is_empty());
+            assert_eq!(world.send(OUT, &pieces[1]).len(), 2, "{:?}", world.new_drops());
+
+            let to_four = packet(OUT, REMOTE, POOL).ip_options(&over);
+            for refused in [
+                back(&last),
+                back(&start),
+                error("192.0.2.77", &to_server, &start),
+                to_four.clone().udp(53, four).build(),
+                // Nobody has that one.
+                to_four.clone().udp(53, 1_024).build(),
+                to_four.clone().tcp(53, four, flag::SYN).build(),
+                error(REMOTE, &to_remote, &over),
+            ] {
+                let answer = world.send_dropped(OUT, &refused, Reason::Ipv4SourceRoute);
+                // RFC 1812 §4.3.2.7: nobody is told of an error.
+                let told = usize::from(refused[14 + 9] != 1);
+                assert_eq!(answer.len(), told);
+                assert!(answer.iter().all(|answer| answer.icmp() == (3, 5)));
+            }
+        }
+        assert_eq!(world.sessions(), 2);
+    }
+}
+
 /// RFC 7915 §4: an IPv4 packet that may be fragmented and is too long for IPv6 goes on in pieces.
 #[test]
 fn a_long_packet_that_may_be_cut_is_cut() {
