@@ -29,7 +29,7 @@ fn opened(workers: u8) -> (World, u16) {
         world.know6(*interface, text);
     }
     let outside = world.pass(IN, &packet6(IN, A, SERVER6).udp(1_000, 53).build()).src();
-    (world, e(&outside).1)
+    (world, port_of(&outside))
 }
 
 /// A datagram without checksum in pieces of so many bytes.
@@ -278,7 +278,7 @@ fn where_no_room_is_left_it_is_discarded() {
 fn where_no_checksum_is_made_nothing_waits() {
     let (mut world, outside) = opened(1);
     let remote = "198.51.100.7";
-    let four = e(&world.pass(IN, &udp(IN, "10.0.0.5:1000", &format!("{remote}:53"))).src()).1;
+    let four = port_of(&world.pass(IN, &udp(IN, "10.0.0.5:1000", &format!("{remote}:53"))).src());
     let whole = packet(OUT, remote, POOL).udp_without_checksum(53, four).payload(&data()).build();
     for piece in cut(OUT, remote, POOL, 17, 21, &whole[34..], 264) {
         assert_eq!(world.pass(OUT, &piece).addresses(), (remote.into(), "10.0.0.5".into()));
