@@ -192,7 +192,7 @@ reasons! {
     Nat64DestinationInvalid, "nat64-destination-invalid", Info, NetUnreachable, "The IPv4 address in the destination is none of a host, or not global behind the well-known prefix (RFC 6052 §3.1).";
     Nat64OtherPrefix, "nat64-other-prefix", Info, Silent, "From an IPv6 host that talks to the same remote endpoint from the same port by another NAT64 prefix already: answers say nothing of prefixes (RFC 6146 §3.1).";
     Nat64NonGlobal, "nat64-non-global", Info, Silent, "From an IPv4 address that is not global to an IPv6 host behind the well-known prefix, which may not stand for it (RFC 6052 §3.1).";
-    Nat64UdpZeroChecksum, "nat64-udp-zero-checksum", Info, Silent, "UDP without checksum to an IPv6 host, for which IPv6 needs one: a fragment, as nothing is reassembled to compute it (RFC 6146 §3.4), or any where `zero_checksum_udp` says so.";
+    Nat64UdpZeroChecksum, "nat64-udp-zero-checksum", Info, Silent, "UDP without checksum to an IPv6 host, for which IPv6 needs one, where `zero_checksum_udp = \"drop\"` says that none is made.";
     // IPv6 to IPv4 and back
     XlatSegmentsLeft, "xlat-segments-left", Info, ParameterProblem, "A routing header has nodes left to visit, which IPv4 cannot say (RFC 7915 §5.1).";
     XlatExtensionBehindFragment, "xlat-extension-behind-fragment", Info, AdminProhibited, "An extension header follows the fragment header (RFC 7915 §5.1.1).";
@@ -228,9 +228,9 @@ reasons! {
     NatSynTableFull, "nat-syn-table-full", Warning, Silent, "Too many unsolicited TCP SYNs from outside are held at once.";
     // Fragments
     FragmentTableFull, "fragment-table-full", Warning, Silent, "Too many fragmented packets are in flight.";
-    FragmentQueueFull, "fragment-queue-full", Warning, Silent, "Too many fragments wait for their first fragment.";
-    FragmentTimeout, "fragment-timeout", Info, Silent, "The first fragment did not arrive in time.";
-    FragmentOverlap, "fragment-overlap", Warning, Silent, "A second first-fragment with other ports overlaps one already seen (RFC 1858).";
+    FragmentQueueFull, "fragment-queue-full", Warning, Silent, "Too many fragments wait for their first fragment, or, of UDP without checksum to an IPv6 host, for all the others (RFC 6146 §3.4); the rest of such a datagram.";
+    FragmentTimeout, "fragment-timeout", Info, Silent, "The first fragment did not arrive in time, or another one where all are waited for: UDP without checksum to an IPv6 host (RFC 6146 §3.4), control connections of gateways.";
+    FragmentOverlap, "fragment-overlap", Warning, Silent, "A second first-fragment with other ports overlaps one already seen (RFC 1858). Of UDP without checksum to an IPv6 host, which has to be whole to get one: a fragment that came twice, and all of a datagram whose fragments overlap (RFC 5722).";
     // Control plane
     PuntPolicedArp, "punt-policed-arp", Warning, Silent, "ARP came faster than its policer lets it up.";
     PuntPolicedNd, "punt-policed-nd", Warning, Silent, "Neighbour discovery came faster than its policer lets it up.";

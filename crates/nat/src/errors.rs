@@ -11,8 +11,8 @@ use carrack_wire::ipv6::Ipv6View;
 
 use crate::directory::is_exempt;
 use crate::engine::{Nat, Verdict};
-use crate::flow::{Direction, Flow};
-use crate::line::{HAIRPIN, Session};
+use crate::flow::{Direction, Flow, Kind};
+use crate::line::{HAIRPIN, Mapping, Session};
 use crate::rewrite::{Embedded, deltas, translate_error};
 
 impl Nat {
@@ -148,6 +148,28 @@ impl Nat {
         let instance = self.directory.instance_of_inside(VrfId(session.inside_vrf), sender);
         let own = instance.and_then(|id| self.directory.one_to_one(id, sender));
         own.unwrap_or(session.outside_ip)
+    }
+
+    /// May a packet from outside lead to an IPv6 host, as far as its address tells?
+    #[must_use]
+    pub fn may_lead_to_six(&self, flow: &Flow) -> bool {
+        let instance = self.directory.outside(flow.vrf, flow.dst).map(|what| what.instance());
+        instance.and_then(|id| self.instance(id)).is_some_and(|instance| instance.nat64.is_some())
+    }
+
+    /// Does a packet from outside, or one that an error quotes, lead to an IPv6 host, as far as mappings
+    /// tell? Whether it is admitted is another question.
+    #[cold]
+    pub fn leads_to_six(&mut self, flow: &Flow, frame: &[u8]) -> bool {
+        self.tables.settle();
+        let direction = Direction::In;
+        let inner = match flow.kind {
+            Kind::IcmpError => inner_flow(flow, direction, frame, false).map(|(inner, _)| inner).ok(),
+            Kind::Whole | Kind::LaterFragment => Some(*flow),
+        };
+        let find = |f: Flow| self.tables.find_mapping(f.local(direction), f.vrf, f.proto, direction);
+        let mapping = inner.and_then(find).and_then(|id| self.tables.mappings.get(id));
+        mapping.is_some_and(Mapping::is_six)
     }
 
     /// The session of the embedded packet; where only its mapping is left, a stand-in with the mapping's rewrite

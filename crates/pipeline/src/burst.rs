@@ -54,8 +54,11 @@ pub struct Meta {
     pub(crate) fragment_at: u16,
     /// Identification that fragments of this datagram leave with.
     pub(crate) fragment_id: u16,
-    /// A fragment of UDP without a checksum, which no stateful translator can make IPv6 of (RFC 6146 §3.4).
+    /// A fragment of UDP without a checksum, of which no stateful translator can make IPv6 before it has them
+    /// all (RFC 6146 §3.4).
     pub(crate) is_unsummed: bool,
+    /// From outside with a source route at its end: refused unless its host has IPv6, which leaves it out.
+    pub(crate) is_six_or_refused: bool,
     /// Session hash.
     pub(crate) hash: u64,
     /// Likely session line.
@@ -89,6 +92,7 @@ impl Default for Meta {
             is_home: false,
             fragment_id: 0,
             is_unsummed: false,
+            is_six_or_refused: false,
             hash: 0,
             line: NO_LINE,
             mtu: 0,

@@ -96,7 +96,8 @@ impl Worker {
         way: &Way,
         vrf: VrfId,
     ) -> Result<(), Reason> {
-        // RFC 6146 §3.4: nothing is reassembled to compute one, so no fragment goes on, the later ones no more than the first.
+        // Where no checksum is made for it (see `fragments`), no fragment goes on, the later ones no more
+        // than the first.
         if meta.is_unsummed {
             return Err(Reason::Nat64UdpZeroChecksum);
         }

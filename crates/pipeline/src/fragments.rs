@@ -1,12 +1,15 @@
-//! Fragments: later ones have no ports, so they take those of their first fragment, and wait for it when they come
-//! before it (RFC 4787 REQ-14). Nothing is reassembled here: every fragment goes on by itself (but see `pieces`).
+//! Fragments: later ones have no ports, so they take those of their first fragment, and wait for it when they
+//! come before it (RFC 4787 REQ-14). Nothing is reassembled here: every fragment goes on by itself (but see
+//! `together` and `pieces`).
 //!
 //! All is bounded: datagrams, fragments waiting, time. A flood fills its table and hurts other fragments only
 //! (RFC 4787 REQ-14a).
 
+mod together;
+
 use std::collections::VecDeque;
 
-use carrack_base::{Family, Now, Proto};
+use carrack_base::{Family, Now, Proto, Reason};
 use carrack_frame::Frame;
 use carrack_nat::row::MemoryRow;
 use carrack_nat::{Direction, Kind, Rng};
@@ -38,6 +41,8 @@ struct Datagram {
     /// UDP without a checksum, as its first fragment says.
     unsummed: bool,
     waiting: u8,
+    /// All of it is dropped, what is still to come too.
+    ended: Option<Reason>,
     first_waiting: u32,
     last_waiting: u32,
     /// Bytes of payload seen, and in all once the last fragment came.
@@ -84,6 +89,8 @@ pub(crate) struct Fragments {
     held: u64,
     /// Datagrams whose fragments found no room behind their first one.
     ready: VecDeque<u32>,
+    /// Places of fragments whose datagrams became whole, in order.
+    whole: VecDeque<u32>,
     rng: Rng,
     backing: Backing,
 }
@@ -144,7 +151,7 @@ pub(crate) fn datagram_bytes(datagrams: u32) -> usize {
 
 /// Bytes that places for so many fragments take: their frames are the pool's.
 pub(crate) const fn waiting_bytes(waiting: u32) -> usize {
-    waiting as usize * (size_of::<Slot>() + 2 * size_of::<u32>())
+    waiting as usize * (size_of::<Slot>() + 3 * size_of::<u32>())
 }
 
 impl Fragments {
@@ -168,6 +175,7 @@ impl Fragments {
             free_slots: (0..waiting).rev().collect(),
             held: 0,
             ready: VecDeque::with_capacity(waiting as usize),
+            whole: VecDeque::with_capacity(waiting as usize),
             rng,
         })
     }
@@ -209,11 +217,7 @@ impl Fragments {
         }) else {
             return Outcome::TableFull;
         };
-        let hash = self.hash(key);
-        let found = self.index.find(hash, |id| self.lines.get(id).is_some_and(|line| line.key == key));
-        let Some(id) = found.or_else(|| self.add(key, hash, timeout_ms, now)) else {
-            return Outcome::TableFull;
-        };
+        let Some(id) = self.find_or_add(key, timeout_ms, now) else { return Outcome::TableFull };
         let Some(line) = self.lines.get_mut(id) else { return Outcome::TableFull };
         line.seen = line.seen.saturating_add(len);
         line.edges ^= offset ^ (offset + len);
@@ -238,9 +242,7 @@ impl Fragments {
 
     /// After a first fragment: the fragments that waited for it, one a call, in order of arrival.
     pub(crate) fn next_released(&mut self, meta: &Meta, frame: &[u8]) -> Option<(Frame, Meta)> {
-        let key = key_of(&self.hasher, meta, frame)?;
-        let hash = self.hash(key);
-        let id = self.index.find(hash, |id| self.lines.get(id).is_some_and(|line| line.key == key))?;
+        let id = self.find(key_of(&self.hasher, meta, frame)?)?;
         let (held, mut meta) = self.unchain(id)?;
         apply(self.lines.get(id)?, &mut meta);
         Some((held, meta))
@@ -250,9 +252,7 @@ impl Fragments {
     /// datagram is forgotten.
     pub(crate) fn finish_first(&mut self, meta: &Meta, frame: &[u8]) {
         let Some(key) = key_of(&self.hasher, meta, frame) else { return };
-        let hash = self.hash(key);
-        let found = self.index.find(hash, |id| self.lines.get(id).is_some_and(|line| line.key == key));
-        match found.and_then(|id| Some((id, self.lines.get(id)?.waiting))) {
+        match self.find(key).and_then(|id| Some((id, self.lines.get(id)?.waiting))) {
             Some((id, waiting)) if waiting > 0 && self.ready.len() < self.slots.len() => {
                 self.ready.push_back(id)
             }
@@ -277,22 +277,33 @@ impl Fragments {
     }
 
     pub(crate) fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
+        !self.ready.is_empty() || !self.whole.is_empty()
     }
 
     /// The datagram of this fragment is complete: forget it.
     pub(crate) fn forget_complete(&mut self, meta: &Meta, frame: &[u8]) {
         let Some(key) = key_of(&self.hasher, meta, frame) else { return };
-        let hash = self.hash(key);
-        let found = self.index.find(hash, |id| self.lines.get(id).is_some_and(|line| line.key == key));
-        let Some((id, line)) = found.and_then(|id| Some((id, *self.lines.get(id)?))) else { return };
-        if line.is_complete() {
-            self.index.remove(hash, id);
-            self.lines.free(id);
+        let is_complete = |id: &u32| self.lines.get(*id).is_some_and(Datagram::is_complete);
+        if let Some(id) = self.find(key).filter(is_complete) {
+            self.forget(id);
         }
     }
 
-    fn add(&mut self, key: [u64; 2], hash: u64, timeout_ms: u32, now: Now) -> Option<u32> {
+    fn find(&self, key: [u64; 2]) -> Option<u32> {
+        self.index.find(self.hash(key), |id| self.lines.get(id).is_some_and(|line| line.key == key))
+    }
+
+    fn find_or_add(&mut self, key: [u64; 2], timeout_ms: u32, now: Now) -> Option<u32> {
+        self.find(key).or_else(|| self.add(key, timeout_ms, now))
+    }
+
+    fn forget(&mut self, id: u32) {
+        let Some(line) = self.lines.get(id) else { return };
+        self.index.remove(self.hash(line.key), id);
+        self.lines.free(id);
+    }
+
+    fn add(&mut self, key: [u64; 2], timeout_ms: u32, now: Now) -> Option<u32> {
         if self.order.len() >= self.order_max {
             // Complete datagrams leave their place in the order. There are at least as many of those as of live ones.
             let lines = &self.lines;
@@ -310,7 +321,7 @@ impl Fragments {
             ..Datagram::default()
         };
         let id = self.lines.alloc(line)?;
-        if self.index.insert(hash, id).is_err() {
+        if self.index.insert(self.hash(key), id).is_err() {
             self.lines.free(id);
             return None;
         }
@@ -319,23 +330,29 @@ impl Fragments {
     }
 
     fn wait(&mut self, id: u32, frame: &mut Option<Frame>, meta: &Meta) -> Outcome {
-        let Some(line) = self.lines.get_mut(id) else { return Outcome::QueueFull };
-        if line.waiting >= WAITING_PER_DATAGRAM_MAX {
-            return Outcome::QueueFull;
+        let last = self.lines.get(id).map_or(NONE, |line| line.last_waiting);
+        if self.chain(id, frame, meta, last) { Outcome::Waits } else { Outcome::QueueFull }
+    }
+
+    /// Lets a fragment wait behind the one at `before`, first of all for `NONE`; false when too many do.
+    fn chain(&mut self, id: u32, frame: &mut Option<Frame>, meta: &Meta, before: u32) -> bool {
+        let Some(line) = self.lines.get_mut(id).filter(|line| line.waiting < WAITING_PER_DATAGRAM_MAX) else {
+            return false;
+        };
+        let Some(slot) = self.free_slots.pop() else { return false };
+        let next = match self.slots.get_mut(before as usize) {
+            Some(before) => std::mem::replace(&mut before.next, slot),
+            None => std::mem::replace(&mut line.first_waiting, slot),
+        };
+        if next == NONE {
+            line.last_waiting = slot;
         }
-        let Some(slot) = self.free_slots.pop() else { return Outcome::QueueFull };
         if let (Some(place), Some(frame)) = (self.slots.get_mut(slot as usize), frame.take()) {
-            *place = Slot { held: Some((frame, *meta)), next: NONE };
+            *place = Slot { held: Some((frame, *meta)), next };
         }
-        if line.first_waiting == NONE {
-            line.first_waiting = slot;
-        } else if let Some(last) = self.slots.get_mut(line.last_waiting as usize) {
-            last.next = slot;
-        }
-        line.last_waiting = slot;
         line.waiting += 1;
         self.held += 1;
-        Outcome::Waits
+        true
     }
 
     fn unchain(&mut self, id: u32) -> Option<(Frame, Meta)> {
@@ -363,10 +380,8 @@ impl Fragments {
                 return Some(overdue);
             }
             self.order.pop_front();
-            if let Some(line) = line {
-                let hash = self.hash(line.key);
-                self.index.remove(hash, id);
-                self.lines.free(id);
+            if line.is_some() {
+                self.forget(id);
             }
         }
         None

@@ -192,6 +192,7 @@ impl Worker {
             match self.translate_one(frame, meta, now) {
                 Next::Stay => {}
                 Next::Gather => self.gather_control(burst, at, now),
+                Next::GatherAll(vrf) => self.gather_unsummed(burst, at, vrf, now),
                 Next::OtherWorker => {
                     let frame = burst.frames.get(at).and_then(Option::as_ref);
                     let owner = burst.meta.get(at).map_or(self.id.0, |meta| self.owner_of(meta, frame));
@@ -200,11 +201,16 @@ impl Worker {
             }
         }
         self.nat.settle();
+        self.let_whole_on(burst, now);
     }
 
     #[inline]
     fn translate_one(&mut self, frame: &mut Frame, meta: &mut Meta, now: Now) -> Next {
         let Some(direction) = meta.direction else { return Next::Stay };
+        if meta.is_six_or_refused && !self.nat.leads_to_six(&meta.flow, frame.bytes()) {
+            meta.fate = Fate::Dropped(Reason::Ipv4SourceRoute);
+            return Next::Stay;
+        }
         let plan = &self.plan;
         let (here, six) = (meta.flow.vrf, meta.flow.is_six());
         let verdict = self.nat.process(
@@ -277,6 +283,9 @@ impl Worker {
         let is_error = meta.flow.kind == Kind::IcmpError;
         let way = if is_error { Some(self.nat.way_of_error()) } else { self.nat.way(line) };
         meta.line = line;
+        if way.is_some_and(|way| Self::waits_for_all(meta, direction, &way)) {
+            return Next::GatherAll(vrf);
+        }
         let has_number = meta.is_fragment || meta.fragment_at != 0;
         let mut crossed = match way {
             Some(way) => self.cross(frame, meta, &way, direction, vrf),
@@ -325,7 +334,7 @@ impl Worker {
     }
 
     #[cold]
-    fn trace_translation(
+    pub(crate) fn trace_translation(
         &mut self,
         frame: &Frame,
         meta: &Meta,
@@ -350,6 +359,8 @@ enum Next {
     OtherWorker,
     /// To the other fragments of its datagram, which a gateway reads.
     Gather,
+    /// To the other fragments of its datagram, which has no checksum; all go on in this routing instance.
+    GatherAll(VrfId),
 }
 
 #[inline]

@@ -486,10 +486,20 @@ pub(crate) fn set_spi(frame: &[u8], meta: &mut Meta) {
     (meta.flow.sport, meta.flow.dport) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
 }
 
-/// Does the packet ask for a route of its own (RFC 791 §3.1; refused, RFC 7126 §4.3)?
-pub(crate) fn has_source_route(frame: &[u8], l3: usize) -> bool {
-    frame
-        .get(l3..)
-        .and_then(|bytes| Ipv4View::parse(bytes).ok())
-        .is_some_and(|packet| packet.has_options() && packet.options().any(|option| option.is_source_route()))
+/// A route that the packet asks for by itself (RFC 791 §3.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SourceRoute {
+    /// It has stations to pass.
+    Unexpired,
+    /// It has passed them all.
+    Expired,
+}
+
+/// The route that the packet asks for; the one with stations to pass where it has several.
+pub(crate) fn source_route(frame: &[u8], l3: usize) -> Option<SourceRoute> {
+    let packet = frame.get(l3..).and_then(|bytes| Ipv4View::parse(bytes).ok())?;
+    if packet.options().any(|option| option.is_unexpired_source_route()) {
+        return Some(SourceRoute::Unexpired);
+    }
+    packet.options().any(|option| option.is_source_route()).then_some(SourceRoute::Expired)
 }

@@ -18,7 +18,7 @@ use crate::forward::Refused;
 use crate::fragments::{Fragments, Outcome};
 use crate::mailbox::{CapturePoint, Command, Event, NatNews, PacketReceiver, PacketSender, TraceOutcome};
 use crate::neighbours::Neighbours;
-use crate::parse::{Parsed, has_source_route, parse, parse_common};
+use crate::parse::{Parsed, SourceRoute, parse, parse_common, source_route};
 use crate::parse6::check_path6;
 use crate::pieces::Pieces;
 use crate::plan::{Hop, Plan};
@@ -122,10 +122,12 @@ impl Worker {
             identification: rng.next_u16(),
             rng,
             tx: (0..plan.port_count()).map(|_| Vec::with_capacity(TX_QUEUE_PACKETS)).collect(),
-            // All that can end between two calls of `done`: what ports refuse, and a burst from everybody.
+            // All that can end between two calls of `done`: what ports refuse, a burst from everybody, and
+            // the datagrams whose fragments wait for one another.
             dead: Vec::with_capacity(
                 TX_QUEUE_PACKETS * (plan.port_count() + 1)
-                    + 2 * BURST_PACKETS_MAX * (usize::from(workers) + 2),
+                    + 2 * BURST_PACKETS_MAX * (usize::from(workers) + 2)
+                    + nat.held_fragments as usize,
             ),
             dumps: Dumps::new(),
             deletion: None,
@@ -363,7 +365,8 @@ impl Worker {
         }
     }
 
-    /// Fragments that found no room behind their first fragment.
+    /// Fragments that found no room behind their first fragment, or in the burst that made their datagram
+    /// whole.
     pub(crate) fn take_ready_fragments(&mut self, now: Now, pool: &mut dyn FramePool) {
         let Some(mut burst) = self.burst.take() else { return };
         while burst.room() > 0 {
@@ -378,7 +381,7 @@ impl Worker {
 
     /// The stages after the fragments', for packets that come in elsewhere than by a port.
     fn resume(&mut self, burst: &mut Burst, now: Now, pool: &mut dyn FramePool) {
-        if burst.len == 0 {
+        if burst.len == 0 && !self.fragments.has_ready() {
             return;
         }
         self.steer(burst, now);
@@ -553,16 +556,26 @@ pub(crate) fn check_path(plan: &Plan, frame: &[u8], meta: &Meta) -> Result<(), R
     Ok(())
 }
 
-/// A source route is refused wherever it leads, but for one that is at its end where a stateless translator takes the
-/// packet and leaves its options out (RFC 7915 §4.1); that one looks for itself.
+/// A source route is refused wherever it leads (RFC 7126 §4.3), but for one that is at its end where a
+/// translator to IPv6 leaves it out (RFC 7915 §4.1). A stateless one looks for itself; whether a NAT's host
+/// has IPv6 is known when its mapping is found.
 #[inline]
-fn check_options(nat: &Nat, plan: &Plan, frame: &[u8], meta: &Meta) -> Result<(), Reason> {
+fn check_options(nat: &Nat, plan: &Plan, frame: &[u8], meta: &mut Meta) -> Result<(), Reason> {
     let l3 = usize::from(meta.flow.l3);
-    let has_options = frame.get(l3) != Some(&0x45);
-    if has_options && has_source_route(frame, l3) && !plan.is_stateless(nat.directory(), meta) {
-        return Err(Reason::Ipv4SourceRoute);
+    if frame.get(l3) == Some(&0x45) {
+        return Ok(());
     }
-    Ok(())
+    match source_route(frame, l3) {
+        None => Ok(()),
+        Some(_) if plan.is_stateless(nat.directory(), meta) => Ok(()),
+        Some(SourceRoute::Expired)
+            if meta.direction == Some(Direction::In) && nat.may_lead_to_six(&meta.flow) =>
+        {
+            meta.is_six_or_refused = true;
+            Ok(())
+        }
+        Some(_) => Err(Reason::Ipv4SourceRoute),
+    }
 }
 
 /// RFC 3704 §2.2: the source would be reached by the interface the packet came from.

@@ -21,14 +21,6 @@ const B: &str = "2001:db8:1::6";
 const SERVER: &str = "203.0.113.80";
 const SERVER6: &str = "2001:db8:64::203.0.113.80";
 
-fn world64() -> World {
-    world6_with(serve_six)
-}
-
-fn port_of(endpoint: &str) -> u16 {
-    endpoint.rsplit_once(':').unwrap().1.parse().unwrap()
-}
-
 /// RFC 6146 §3.7, RFC 7915 §4.1, §5.1: there and back, the checksums right by two readers, the hop limit one less.
 #[test]
 fn udp_tcp_and_echo_go_there_and_back() {
@@ -57,10 +49,6 @@ fn udp_tcp_and_echo_go_there_and_back() {
         assert!(got.ip6().payload().ends_with(PAYLOAD));
     }
     assert_eq!(world.sessions(), 3);
-}
-
-fn ip6_text(text: &str) -> String {
-    text.parse::<std::net::Ipv6Addr>().unwrap().to_string()
 }
 
 /// RFC 6146 §3.4: fragments of either version, in order and out of it, leave by their datagram's endpoint.
@@ -96,24 +84,61 @@ fn fragments_pass_both_ways_in_any_order() {
     }
 }
 
-/// RFC 6146 §3.4: a datagram without checksum that comes in pieces is discarded silently and whole, in whatever order.
+/// RFC 6146 §3.7, RFC 7915 §4.1: a source route at its end is left out on the way to a host of IPv6, of whole
+/// packets, pieces and errors; one that is not is answered, as is any where the host has IPv4.
 #[test]
-fn fragments_of_udp_without_checksum_are_all_discarded_silently() {
-    for order in [[0, 1, 2], [2, 0, 1], [1, 2, 0]] {
-        let mut world = world64();
-        let outside = port_of(&world.pass(IN, &packet6(IN, A, SERVER6).udp(1_000, 53).build()).src());
-        let bare = packet(OUT, SERVER, POOL).udp_without_checksum(53, outside).payload(&[5; 40]).build();
-        let pieces = cut(OUT, SERVER, POOL, 17, 5, &bare[34..], 16);
-        assert_eq!(pieces.len(), 3);
-        let mut sent: Vec<Sent> = order.iter().flat_map(|n| world.send(OUT, &pieces[*n])).collect();
-        sent.extend(world.turn());
-        assert!(sent.is_empty(), "{order:?}");
-        assert_eq!(world.new_drops(), [(Reason::Nat64UdpZeroChecksum, 3)]);
-        // The next datagram of that number has one.
-        let summed = packet(OUT, SERVER, POOL).udp(53, outside).payload(&[5; 40]).build();
-        let pieces = cut(OUT, SERVER, POOL, 17, 5, &summed[34..], 16);
-        let got: Vec<Sent> = pieces.iter().flat_map(|piece| world.send(OUT, piece)).collect();
-        assert_eq!(got.len(), 3, "{:?}", world.new_drops());
+fn a_source_route_at_its_end_is_left_out() {
+    const REMOTE: &str = "198.51.100.7";
+    for workers in [1, 3] {
+        let mut world = World::new(workers, SIZES, HANDOVER_SLOTS, |s| {
+            add_ipv6(s);
+            serve_six(s);
+        });
+        world.know6(IF_IN, A);
+        let to_server = world.pass(IN, &packet6(IN, A, SERVER6).udp(1_000, 53).build());
+        let to_remote = world.pass(IN, &udp(IN, "10.0.0.5:1000", &format!("{REMOTE}:53")));
+        let (six, four) = (port_of(&to_server.src()), port_of(&to_remote.src()));
+        for kind in [131, 137] {
+            // The pointer of the first is beyond its end, that of the second at its last station.
+            let [over, last, start] = [8, 5, 4].map(|pointer| [kind, 7, pointer, 1, 2, 3, 4, 0]);
+            let back = |options| packet(OUT, SERVER, POOL).ip_options(options).udp(53, six).build();
+            let error = |from, about: &Sent, options| {
+                let error = packet(OUT, from, POOL).ip_options(options).icmp(11, 0, [0; 4]);
+                error.payload(about.packet()).build()
+            };
+            let got = world.pass(OUT, &back(&over));
+            assert_eq!(got.addresses6(), (ip6_text(SERVER6), A.into()));
+            assert_eq!((got.ip6().next_header(), &got.ip6().payload()[8..]), (17, PAYLOAD));
+            let got = world.pass(OUT, &error("192.0.2.77", &to_server, &over));
+            assert_eq!((got.error6().0, got.error6().1, got.addresses6().1), (3, 0, A.into()));
+            let whole = packet(OUT, SERVER, POOL).udp(53, six).payload(&[7; 40]).build();
+            let pieces = [(16, false), (0, true)].map(|(offset, more)| {
+                let bytes = &whole[34 + usize::from(offset)..if more { 50 } else { whole.len() }];
+                let piece = packet(OUT, SERVER, POOL).ip_options(&over).protocol(17).payload(bytes);
+                piece.identification(kind.into()).fragment(offset, more).build()
+            });
+            assert!(world.send(OUT, &pieces[0]).is_empty());
+            assert_eq!(world.send(OUT, &pieces[1]).len(), 2, "{:?}", world.new_drops());
+
+            let to_four = packet(OUT, REMOTE, POOL).ip_options(&over);
+            for refused in [
+                back(&last),
+                back(&start),
+                error("192.0.2.77", &to_server, &start),
+                to_four.clone().udp(53, four).build(),
+                // Nobody has that one.
+                to_four.clone().udp(53, 1_024).build(),
+                to_four.clone().tcp(53, four, flag::SYN).build(),
+                error(REMOTE, &to_remote, &over),
+            ] {
+                let answer = world.send_dropped(OUT, &refused, Reason::Ipv4SourceRoute);
+                // RFC 1812 §4.3.2.7: nobody is told of an error.
+                let told = usize::from(refused[14 + 9] != 1);
+                assert_eq!(answer.len(), told);
+                assert!(answer.iter().all(|answer| answer.icmp() == (3, 5)));
+            }
+        }
+        assert_eq!(world.sessions(), 2);
     }
 }
 
@@ -182,66 +207,6 @@ fn type_of_service_and_traffic_class_are_as_configured() {
     assert_eq!(sent.ip().tos(), 7);
 }
 
-/// RFC 7915 §4.2, §5.2 and RFC 8200 §5: who sent too much hears so in his own version, with the sizes of his side.
-#[test]
-fn too_big_is_told_in_the_senders_version() {
-    let mut world = world6_with(|s| {
-        serve_six(s);
-        on(s, IF_OUT, |i| i.mtu = 1_300);
-        on(s, IF_IN, |i| i.mtu = 1_400);
-    });
-    let sent = world.pass(IN, &packet6(IN, A, SERVER6).udp(1_000, 53).build());
-    let outside = port_of(&sent.src());
-    let long = packet6(IN, A, SERVER6).udp(1_000, 53).payload(&[1; 1_340]).build();
-    let answer = world.send_dropped(IN, &long, Reason::FragmentationNeeded);
-    let (kind, code, mtu, quoted) = answer[0].error6();
-    assert_eq!((kind, code, mtu), (2, 0, 1_320));
-    assert_eq!(quoted[8..40], long[14 + 8..14 + 40], "the packet as its sender knows it");
-    assert_eq!(answer[0].addresses6().1, A);
-    let long = packet(OUT, SERVER, POOL).udp(53, outside).payload(&[1; 1_440]).dont_fragment().build();
-    let answer = world.send_dropped(OUT, &long, Reason::FragmentationNeeded);
-    assert_eq!(answer[0].addresses().1, SERVER);
-    let l4 = answer[0].l4();
-    // No more than its own side takes either.
-    assert_eq!((l4[0], l4[1], u16::from_be_bytes([l4[6], l4[7]])), (3, 4, 1_300));
-    assert_eq!(l4[8 + 12..8 + 24], long[14 + 12..14 + 24], "addresses and ports as the server knows them");
-}
-
-/// The same where the hosts' side has no IPv4 address, in a routing instance of its own too: the router speaks from an
-/// address of where the packet had come to.
-#[test]
-fn a_host_with_ipv6_alone_is_told_what_went_wrong_behind_the_translator() {
-    for vrf in [0, 1] {
-        let mut world = world6_with(|s| {
-            serve_six(s);
-            only_six_inside(s);
-            on(s, IF_OUT, |i| i.mtu = 1_300);
-            on(s, IF_IN, |i| i.vrf = VrfId(vrf));
-            nat(s, |i| i.inside_vrf = VrfId(vrf));
-            s.routes6.iter_mut().filter(|r| r.next_hop == NextHop::Connected(IfIndex(IF_IN))).for_each(|r| {
-                r.vrf = VrfId(vrf);
-            });
-            s.routes.push(route(0, "203.0.113.0/24", NextHop::Connected(IfIndex(IF_OUT))));
-        });
-        world.know(IF_OUT, SERVER);
-        let data = [1; 1_340];
-        let long = packet6(IN, A, SERVER6).tcp(1_000, 80, flag::SYN).payload(&data).build();
-        let answer = world.send_dropped(IN, &long, Reason::FragmentationNeeded);
-        assert_eq!(answer.len(), 1, "vrf {vrf}");
-        let (kind, code, mtu, quoted) = answer[0].error6();
-        assert_eq!((kind, code, mtu), (2, 0, 1_320));
-        assert_eq!(quoted[8..44], long[14 + 8..14 + 44], "the packet as its sender knows it");
-        assert_eq!(answer[0].addresses6().1, A);
-        let silent = packet6(IN, A, "2001:db8:64::203.0.113.99").udp(1_000, 53).build();
-        assert!(world.send(IN, &silent).is_empty());
-        let answer = world.wait_ms(4_000);
-        assert_eq!(world.new_drops(), [(Reason::NeighbourUnresolved, 1)]);
-        assert_eq!(answer.len(), 1, "vrf {vrf}");
-        let (kind, code, _, quoted) = answer[0].error6();
-        assert_eq!((kind, code, &quoted[8..40]), (1, 0, &silent[14 + 8..14 + 40]));
-    }
-}
-
 /// What an operator looks at has a link header of the version that the packet has by then.
 #[test]
 fn traces_and_captures_show_the_packet_as_it_has_become() {
@@ -263,107 +228,6 @@ fn traces_and_captures_show_the_packet_as_it_has_become() {
 /// Type of a frame and the first byte of its packet.
 fn kind(frame: &[u8]) -> [u8; 3] {
     [frame[12], frame[13], frame[14]]
-}
-
-/// RFC 6146 §3.6, RFC 7915 §4.3, §5.3: errors from hops on the way, both ways.
-#[test]
-fn errors_from_the_way_reach_their_host() {
-    let mut world = world64();
-    let sent = world.pass(IN, &packet6(IN, A, SERVER6).udp(1_000, 53).build());
-    let outside = port_of(&sent.src());
-    let error = icmp_error(OUT, "192.0.2.77", POOL, 11, 0, sent.packet());
-    let got = world.pass(OUT, &error);
-    let (kind, code, _, quoted) = got.error6();
-    assert_eq!((kind, code), (3, 0));
-    assert_eq!(got.addresses6(), (ip6_text("2001:db8:64::192.0.2.77"), A.into()));
-    let (from, to) = (ip6(A).to_be_bytes(), ip6(SERVER6).to_be_bytes());
-    assert_eq!((&quoted[8..24], &quoted[24..40]), (&from[..], &to[..]));
-    assert_eq!(quoted[40..44], [1_000u16.to_be_bytes(), 53u16.to_be_bytes()].concat());
-    // A host inside refuses the answer.
-    let answer = world.pass(OUT, &packet(OUT, SERVER, POOL).udp(53, outside).build());
-    let refusal = packet6(IN, A, SERVER6).icmp(1, 4, [0; 4]).payload(answer.ip6().packet()).build();
-    let got = world.pass(IN, &refusal);
-    assert_eq!(got.addresses(), (POOL.into(), SERVER.into()));
-    assert_eq!((got.l4()[0], got.l4()[1]), (3, 3));
-    assert_eq!(got.l4()[8 + 16..8 + 20], ip(POOL).to_be_bytes());
-    assert_eq!(got.l4()[8 + 22..8 + 24], outside.to_be_bytes());
-    assert_eq!(world.sessions(), 1);
-}
-
-/// RFC 7915 §4.2, §5.2: the least of what was said and of both next hops, of which one is told.
-#[test]
-fn mtu_told_is_no_more_than_both_next_hops_take() {
-    for (inside, outside, to_host, to_server) in
-        [(1_500, 1_500, 1_500, 1_480), (9_000, 1_500, 1_520, 1_500), (1_400, 9_000, 1_400, 1_380)]
-    {
-        let mut world = world6_with(|s| {
-            serve_six(s);
-            on(s, IF_IN, |i| i.mtu = inside);
-            on(s, IF_OUT, |i| i.mtu = outside);
-        });
-        let sent = world.pass(IN, &packet6(IN, A, SERVER6).udp(1_000, 53).build());
-        let port = port_of(&sent.src());
-        let about = sent.packet().to_vec();
-        let error =
-            packet(OUT, "192.0.2.77", POOL).icmp(3, 4, 9_000u32.to_be_bytes()).payload(&about).build();
-        let (kind, code, told, _) = world.pass(OUT, &error).error6();
-        assert_eq!((kind, code, told), (2, 0, to_host), "{inside}, {outside}");
-        let answer = world.pass(OUT, &packet(OUT, SERVER, POOL).udp(53, port).build());
-        let about = answer.ip6().packet().to_vec();
-        let error = packet6(IN, A, SERVER6).icmp(2, 0, 9_000u32.to_be_bytes()).payload(&about).build();
-        let got = world.pass(IN, &error);
-        assert_eq!(got.l4()[..2], [3, 4]);
-        assert_eq!(u16::from_be_bytes([got.l4()[6], got.l4()[7]]), to_server, "{inside}, {outside}");
-    }
-}
-
-/// A router on the way to the hosts, which no instance serves.
-const ROUTER: &str = "2001:db8:9::1";
-
-/// RFC 6146 §3.4, §3.6, RFC 4787 REQ-12a: path MTU discovery works through routers that are no subscribers.
-#[test]
-fn errors_of_routers_inside_reach_the_server() {
-    let mut world = world64();
-    let outside = port_of(&world.pass(IN, &packet6(IN, A, SERVER6).udp(1_000, 53).build()).src());
-    let answer = world.pass(OUT, &packet(OUT, SERVER, POOL).udp(53, outside).build());
-    let about = answer.ip6().packet().to_vec();
-    let error = packet6(IN, ROUTER, SERVER6).icmp(2, 0, 1_300u32.to_be_bytes()).payload(&about).build();
-    let got = world.pass(IN, &error);
-    assert_eq!(got.addresses(), (POOL.into(), SERVER.into()));
-    assert_eq!((got.l4()[0], got.l4()[1]), (3, 4));
-    assert_eq!(got.l4()[8 + 22..8 + 24], outside.to_be_bytes());
-    // What it quotes must be somebody's.
-    let about = packet6(IN, SERVER6, ROUTER).udp(53, 1_000).build();
-    let error = packet6(IN, ROUTER, SERVER6).icmp(2, 0, [0, 0, 5, 0]).payload(&about[14..]).build();
-    world.dropped(IN, &error, Reason::NatIcmpNoSession);
-}
-
-/// Of instances that share a prefix each tells its subscribers apart by other bits: the quoted host says whose worker it is.
-#[test]
-fn errors_of_routers_reach_the_worker_of_the_quoted_host() {
-    let mut world = World::new(3, SIZES, HANDOVER_SLOTS, |s| {
-        add_ipv6(s);
-        serve_six(s);
-        let mut policy = (*s.nat).clone();
-        let mut other = instance(1, 0, 0, "192.0.2.2");
-        other.subscribers = vec![];
-        other.nat64 = policy.instances[0].nat64.clone().map(|nat64| Nat64 {
-            prefixes: vec![Nat64Prefix { via: 2, ..nat64.prefixes[0] }],
-            subscribers: vec!["2001:db8:3::/48".parse().unwrap()],
-            subscriber_len: 128,
-            rules: Default::default(),
-        });
-        policy.instances.push(other);
-        s.nat = std::sync::Arc::new(policy);
-    });
-    for n in 0..8 {
-        let host = format!("2001:db8:3::{n}5");
-        let sent = world.pass(TAGGED, &packet6(TAGGED, &host, SERVER6).vlan(100).udp(1_000, 53).build());
-        assert_eq!(sent.addresses().0, "192.0.2.2");
-        let about = packet6(IN, SERVER6, &host).udp(53, 1_000).build();
-        let error = packet6(IN, ROUTER, SERVER6).icmp(1, 0, [0; 4]).payload(&about[14..]).build();
-        assert_eq!(world.pass(IN, &error).addresses(), ("192.0.2.2".into(), SERVER.into()));
-    }
 }
 
 /// RFC 6052 §3.1: behind the well-known prefix nobody hears from a private address; errors of routers that have one come

@@ -5,7 +5,7 @@ mod tests;
 
 use crate::{Moved, Refused, Rules, V6Way, ZeroUdp, icmp, transport};
 use carrack_wire::checksum::{self, Sum};
-use carrack_wire::ipv4::{FLAG_DF, HEADER_LEN as V4_LEN, Ipv4Option, Options, protocol};
+use carrack_wire::ipv4::{FLAG_DF, HEADER_LEN as V4_LEN, Options, protocol};
 use carrack_wire::ipv6::{
     FRAGMENT_HEADER_LEN, FragmentHeader, HEADER_LEN as V6_LEN, Ipv6Header, next_header,
 };
@@ -200,14 +200,11 @@ const fn is_foreign(number: u8) -> bool {
 
 /// Options are ignored, but for a source route that is not at its end.
 #[cold]
-fn judge_options(options: Options<'_>) -> Result<(), Refused> {
+fn judge_options(mut options: Options<'_>) -> Result<(), Refused> {
     if !Options::are_valid(options.clone()) {
         return Err(Refused::BadOptions);
     }
-    let has_route = options
-        .filter(Ipv4Option::is_source_route)
-        // The pointer counts from 1; beyond the option's length the route is at its end (RFC 791 §3.1).
-        .any(|option| option.bytes.get(2).is_some_and(|pointer| usize::from(*pointer) <= option.bytes.len()));
+    let has_route = options.any(|option| option.is_unexpired_source_route());
     if has_route { Err(Refused::SourceRoute) } else { Ok(()) }
 }
 

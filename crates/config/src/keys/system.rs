@@ -179,7 +179,8 @@ pub(super) const KEYS: &[KeyInfo] = &[
         Value("1_024"),
         NeedsRestart,
         "2_048",
-        "Fragments that wait for the first one of their packet, all together.",
+        "Fragments that wait for the first one of their packet, or, of UDP without checksum to hosts of NAT64, for \
+         all the others; all together.",
     ),
     row(
         ("memory", "held_syns"),
@@ -348,6 +349,7 @@ pub(super) const KEYS: &[KeyInfo] = &[
         Value("2_000"),
         InPlace,
         "5_000",
-        "How long a fragment waits for the first fragment of its packet.",
+        "How long a fragment waits for the first fragment of its packet, or, of UDP without checksum to a host of \
+         NAT64, for all the others.",
     ),
 ];

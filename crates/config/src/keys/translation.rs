@@ -42,7 +42,7 @@ const fn keys_of(section: &'static str) -> [KeyInfo; 4] {
             Value("\"compute\""),
             InPlace,
             "\"drop\"",
-            "UDP over IPv4 without a checksum gets one, or is dropped (RFC 7915 §4.5). Fragments of it are always dropped.",
+            "UDP over IPv4 without a checksum gets one, or is dropped (RFC 7915 §4.5). Fragments of it wait for one another in a NAT64 (RFC 6146 §3.4); a stateless translator always drops them.",
         ),
     ]
 }

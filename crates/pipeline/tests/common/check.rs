@@ -26,6 +26,11 @@ pub fn e(text: &str) -> (&str, u16) {
     (ip, port.parse().unwrap())
 }
 
+/// The port of `10.0.0.5:1000`.
+pub fn port_of(endpoint: &str) -> u16 {
+    e(endpoint).1
+}
+
 /// A frame that left.
 #[derive(Clone)]
 pub struct Sent {

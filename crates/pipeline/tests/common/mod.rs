@@ -23,7 +23,7 @@ use carrack_tables::PagePreference;
 use carrack_wire::MacAddr;
 
 #[allow(unused_imports, reason = "each test file uses its own part")]
-pub use check::{Sent, e, ip};
+pub use check::{Sent, e, ip, port_of};
 pub use net::*;
 
 /// The control plane's ends of one worker's rings.

@@ -29,6 +29,11 @@ pub fn ip6(text: &str) -> u128 {
     text.parse::<Ipv6Addr>().unwrap().into()
 }
 
+/// An IPv6 address as it is written.
+pub fn ip6_text(text: &str) -> String {
+    text.parse::<Ipv6Addr>().unwrap().to_string()
+}
+
 pub fn v6(text: &str) -> IpAddr {
     IpAddr::V6(text.parse().unwrap())
 }
@@ -82,6 +87,10 @@ pub fn only_six_inside(snapshot: &mut Snapshot) {
 
 pub fn world6() -> World {
     world6_with(|_| {})
+}
+
+pub fn world64() -> World {
+    world6_with(serve_six)
 }
 
 pub fn world6_with(change: impl FnOnce(&mut Snapshot)) -> World {

@@ -39,6 +39,13 @@ impl Ipv4Option<'_> {
     pub fn is_source_route(&self) -> bool {
         matches!(self.kind, kind::LOOSE_SOURCE_ROUTE | kind::STRICT_SOURCE_ROUTE)
     }
+
+    /// Whether this option names addresses that are still to be passed: its pointer, which counts from 1, is
+    /// not beyond its end (RFC 791 §3.1).
+    pub fn is_unexpired_source_route(&self) -> bool {
+        let is_before_end = |pointer: &u8| usize::from(*pointer) <= self.bytes.len();
+        self.is_source_route() && self.bytes.get(2).is_some_and(is_before_end)
+    }
 }
 
 /// Walks the options; NOPs are given, the end of the list is not. Ends at the first malformed option.

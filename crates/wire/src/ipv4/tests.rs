@@ -58,6 +58,20 @@ fn options_walk_stops_at_nonsense_and_says_so() {
 }
 
 #[test]
+fn a_source_route_has_run_out_once_its_pointer_is_beyond_it() {
+    for (option, expected) in [
+        (&[131, 7, 4, 1, 2, 3, 4][..], true),
+        (&[137, 7, 7, 1, 2, 3, 4], true),
+        (&[131, 7, 8, 1, 2, 3, 4], false),
+        (&[131, 3, 4], false),
+        (&[137, 2], false),
+        (&[7, 7, 4, 0, 0, 0, 0], false),
+    ] {
+        assert_eq!(Options::new(option).all(|o| o.is_unexpired_source_route()), expected, "{option:?}");
+    }
+}
+
+#[test]
 fn last_hop_ttl_stays_at_zero() {
     let mut bytes = PacketBuilder::new().ipv4(1, 2).ttl(1).protocol(1).build();
     let mut packet = Ipv4Mut::parse(&mut bytes).unwrap();
