@@ -53,7 +53,7 @@ pub(super) const KEYS: &[KeyInfo] = &[
         ROUTES,
         "[{ v4 = \"192.0.2.0/28\", v6 = \"2001:db8:46::/124\" }]",
         "Explicit address mappings (RFC 7757): the bits behind the prefixes are the same on both sides. They go before the \
-         prefixes; the longest decides.",
+         prefixes; the longest decides. Hosts within a prefix are routed to more specifically than the prefix.",
     ),
     row(
         (SIIT, "eam_hosts"),
