@@ -97,6 +97,39 @@ fn translator_and_its_routes_are_compiled() {
     assert_eq!(v6, ["64:ff9b:1::/96", "2001:db8:100::/40"]);
 }
 
+/// RFC 6791 §3.2: the pool's addresses are the router's, and a packet to one does not leave again by the default route it came by.
+#[test]
+fn what_is_sent_to_a_source_of_icmp_errors_ends_here() {
+    let sources = "icmp_sources = [\"192.0.2.250-192.0.2.253\"]";
+    let next_hop = |sources: &str, address: &str| {
+        let text = BASE.replace("icmp_sources = [\"192.0.2.250-192.0.2.253\"]", sources);
+        let address = address.parse::<std::net::Ipv4Addr>().unwrap().to_bits();
+        let snapshot = compiled(&text).snapshot;
+        let leads = snapshot.routes.into_iter().filter(|route| route.prefix.contains(address));
+        leads
+            .filter(|route| route.vrf == snapshot.siit[0].vrf)
+            .max_by_key(|route| route.prefix.len())
+            .unwrap()
+    };
+    for last in 249..=254 {
+        let route = next_hop(sources, &format!("192.0.2.{last}"));
+        let is_source = (250..=253).contains(&last);
+        assert_eq!(route.next_hop == NextHop::Blackhole, is_source, "192.0.2.{last}: {route:?}");
+    }
+    // Whoever has the address keeps it: mapped hosts, and the router itself.
+    let taken = "icmp_sources = [\"192.0.2.5\", \"198.51.100.0-198.51.100.7\"]";
+    for (address, wanted) in [("192.0.2.5", "192.0.2.0/28"), ("198.51.100.3", "198.51.100.0/24")] {
+        let route = next_hop(taken, address);
+        assert_eq!((route.prefix.to_string().as_str(), route.next_hop), (wanted, NextHop::Translate(0)));
+    }
+    let (config, _) =
+        Config::from_str("t.toml", &BASE.replace(sources, "icmp_sources = [\"10.0.0.1\"]")).unwrap();
+    let mac = carrack_wire::MacAddr([2, 0, 0, 0, 0, 1]);
+    let ports = [PortFacts { name: "lan".into(), mac, mtu: 1_500 }];
+    let routes = compile(&config, &ports, None).unwrap().snapshot.routes;
+    assert!(routes.iter().all(|route| route.next_hop != NextHop::Blackhole), "{routes:?}");
+}
+
 #[test]
 fn defaults_are_those_of_the_rfc() {
     let text = "[[siit]]\nname = \"a\"\nprefixes = [\"2001:db8::/96\"]\n";

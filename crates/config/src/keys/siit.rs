@@ -69,10 +69,11 @@ pub(super) const KEYS: &[KeyInfo] = &[
         (SIIT, "icmp_sources"),
         List(&Range, 64),
         Value("[]"),
-        InPlace,
+        ROUTES,
         "[\"192.0.2.250-192.0.2.253\"]",
         "IPv4 sources of ICMP errors from IPv6 routers that have no IPv4 address (RFC 6791); without any, such errors are \
-         dropped, but for those of this router, which come from its own address.",
+         dropped, but for those of this router, which come from its own address. What is sent to these addresses is discarded \
+         (route-blackhole).",
     ),
     row(
         (SIIT, "reveal_icmp_source"),
