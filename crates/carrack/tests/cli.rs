@@ -578,6 +578,32 @@ fn check_sums_up_a_valid_file() {
     golden("check-minimal.txt", &String::from_utf8(output.stdout).unwrap());
 }
 
+/// RFC 7422 §2: who has ports, and how many, is computed of both versions alike.
+#[test]
+fn check_counts_the_ports_and_subscribers_of_a_deterministic_instance() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("carrack.toml");
+    let checked = |subscribers: &str| {
+        let text = format!(
+            "[[interface]]\nname = \"a\"\ndevice = \"mem:a\"\nside = \"inside\"\naddress = [\"2001:db8::1/64\"]\n[[interface]]\n\
+             name = \"b\"\ndevice = \"mem:b\"\nside = \"outside\"\naddress = [\"192.0.2.1/24\"]\n[[nat]]\nname = \"cgn\"\n\
+             {subscribers}\n[nat.ports]\nmode = \"deterministic\"\n[[nat.pool]]\nname = \"p\"\n\
+             addresses = [\"198.51.100.0-198.51.100.2\"]\nports = \"1024-65535\"\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        let output = carrack().arg("check").arg(&file).arg("--json").output().unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["summary"]["nat"][0].clone()
+    };
+    let six = "[nat.nat64]\nsubscribers = [\"2001:db8::/48\"]\nsubscriber_prefix_length = 56";
+    for subscribers in ["subscribers = [\"100.64.0.0/24\"]", six] {
+        let nat = checked(subscribers);
+        // 256 on three addresses are 86 on one.
+        let told = (nat["ports"].as_str(), nat["subscribers_max"].as_u64());
+        assert_eq!(told, (Some("750 each, as many as fit, deterministic"), Some(256)), "{nat}");
+    }
+}
+
 /// A line says what translates between the versions.
 #[test]
 fn check_names_nat64_and_stateless_translators() {
