@@ -6,7 +6,7 @@ use carrack_base::Range4;
 use carrack_config::{
     At, Config, Deterministic, Diagnostic, NatConfig, PortFacts, PortsConfig, Severity, SiitConfig,
 };
-use carrack_runtime::{Budget, UsableCpus};
+use carrack_runtime::{Budget, UsableCpus, available};
 use serde::Serialize;
 
 use crate::cli::CheckArgs;
@@ -93,6 +93,7 @@ pub fn run(args: &CheckArgs, json: bool) -> Outcome {
         // The file may be for another machine: no fault, but worth a word.
         let elsewhere = UsableCpus::here().map(|usable| usable.missing(&config, Severity::Warning));
         warnings.extend(elsewhere.unwrap_or_default());
+        warnings.extend(budget.warn(&config, &available()));
         warnings.sort_by_key(|warning| (warning.line, warning.column));
         Ok((config, budget, warnings))
     });

@@ -571,6 +571,36 @@ fn check_warns_of_a_cpu_that_is_not_there_and_run_refuses_it() {
 }
 
 #[test]
+fn check_warns_of_memory_that_is_not_there_and_run_refuses_it() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("carrack.toml");
+    let run_dir = directory.path().join("run");
+    // As much as can be written: hundreds of gigabytes of tables.
+    let text = format!(
+        "[system]\nrun_dir = \"{}\"\n\n[memory]\nhuge_pages = \"off\"\nsessions = 1_073_741_824\nmappings = 1_073_741_824\nsubscribers = 1_073_741_824\n[[interface]]\n\
+         name = \"a\"\ndevice = \"mem:a\"\n",
+        run_dir.display()
+    );
+    std::fs::write(&file, text).unwrap();
+    let output = carrack().arg("check").arg(&file).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let needs = "this configuration needs ";
+    assert!(said.starts_with(&format!("{}:4:1: warning: {needs}", file.display())), "{said}");
+    assert!(said.contains("a daemon does not start here with it") && said.contains("lower memory.sessions"));
+    let output = carrack().arg("check").arg(&file).arg("--json").output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let told = &report["diagnostics"][0];
+    assert_eq!(
+        (&report["valid"], &told["severity"], &told["line"]),
+        (&true.into(), &"warning".into(), &4.into())
+    );
+    let output = carrack().arg("run").arg("-c").arg(&file).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains(needs), "{said}");
+}
+
+#[test]
 fn check_sums_up_a_valid_file() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/minimal.toml");
     let output = carrack().arg("check").arg(&example).output().unwrap();
