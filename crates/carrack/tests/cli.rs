@@ -601,6 +601,26 @@ fn check_warns_of_memory_that_is_not_there_and_run_refuses_it() {
 }
 
 #[test]
+fn run_says_once_what_to_do_without_huge_pages() {
+    let free = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
+    if free.is_ok_and(|free| free.trim() != "0") {
+        return;
+    }
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("carrack.toml");
+    let text = format!(
+        "[system]\nrun_dir = \"{}\"\n[memory]\nhuge_pages = \"2M\"\n[[interface]]\nname = \"a\"\ndevice = \"mem:a\"\n",
+        directory.path().join("run").display()
+    );
+    std::fs::write(&file, text).unwrap();
+    let output = carrack().arg("run").arg("-c").arg(&file).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("free huge pages of 2 MiB"), "{said}");
+    assert_eq!(said.matches("smaller").count(), 1, "{said}");
+    assert!(said.trim_end().ends_with("or allow other pages with huge_pages = \"auto\""), "{said}");
+}
+
+#[test]
 fn check_sums_up_a_valid_file() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/minimal.toml");
     let output = carrack().arg("check").arg(&example).output().unwrap();
