@@ -448,6 +448,7 @@ impl Backend for Fake {
             row("fragments", 12, 8_192, 1_048_576),
             row("held-fragments", 1, 1_024, 262_144),
             row("neighbours", 40, 16_384, 1_310_720),
+            Memory { socket: 1, ..row("pool-addresses", 741, 3_096_576, 1_310_720) },
         ])
     }
 

@@ -3,8 +3,10 @@
 use std::io::{self, Write};
 
 use carrack_base::Range4;
-use carrack_config::{At, Config, Diagnostic, NatConfig, PortFacts, PortsConfig, Severity, SiitConfig};
-use carrack_runtime::{Budget, UsableCpus};
+use carrack_config::{
+    At, Config, Deterministic, Diagnostic, NatConfig, PortFacts, PortsConfig, Severity, SiitConfig,
+};
+use carrack_runtime::{Budget, UsableCpus, available};
 use serde::Serialize;
 
 use crate::cli::CheckArgs;
@@ -91,6 +93,7 @@ pub fn run(args: &CheckArgs, json: bool) -> Outcome {
         // The file may be for another machine: no fault, but worth a word.
         let elsewhere = UsableCpus::here().map(|usable| usable.missing(&config, Severity::Warning));
         warnings.extend(elsewhere.unwrap_or_default());
+        warnings.extend(budget.warn(&config, &available()));
         warnings.sort_by_key(|warning| (warning.line, warning.column));
         Ok((config, budget, warnings))
     });
@@ -311,11 +314,19 @@ impl NatSummary {
             }
             PortsConfig::Arbitrary => ("any free port".into(), None),
             PortsConfig::Deterministic { ports_per_subscriber, overflow } => {
-                let each = ports_per_subscriber.as_ref().map(|n| n.value);
-                let own = each.map_or_else(|| "as many as fit".to_owned(), |n| format!("{n} each"));
+                let wanted = ports_per_subscriber.as_ref().map(|n| n.value);
+                let (own, most) = match (wanted, Deterministic::of(nat)) {
+                    (Some(wanted), _) => (format!("{wanted} each"), None),
+                    // These are for whom the instance lists, and for nobody else.
+                    (None, Some(plan)) => {
+                        (format!("{} each, as many as fit", plan.ports_most()), Some(plan.subscribers))
+                    }
+                    (None, None) => ("as many as fit".to_owned(), None),
+                };
                 let kept = overflow.as_ref().map_or(0, |overflow| u64::from(overflow.ports.value));
                 let more = if kept > 0 { format!(", {kept} of an address for more") } else { String::new() };
-                (format!("{own}, deterministic{more}"), each.map(|n| shares(n.into(), kept)))
+                let most = most.or_else(|| wanted.map(|ports| shares(ports.into(), kept)));
+                (format!("{own}, deterministic{more}"), most)
             }
         };
         Self {

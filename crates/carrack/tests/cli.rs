@@ -571,11 +571,87 @@ fn check_warns_of_a_cpu_that_is_not_there_and_run_refuses_it() {
 }
 
 #[test]
+fn check_warns_of_memory_that_is_not_there_and_run_refuses_it() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("carrack.toml");
+    let run_dir = directory.path().join("run");
+    // As much as can be written: hundreds of gigabytes of tables.
+    let text = format!(
+        "[system]\nrun_dir = \"{}\"\n\n[memory]\nhuge_pages = \"off\"\nsessions = 1_073_741_824\nmappings = 1_073_741_824\nsubscribers = 1_073_741_824\n[[interface]]\n\
+         name = \"a\"\ndevice = \"mem:a\"\n",
+        run_dir.display()
+    );
+    std::fs::write(&file, text).unwrap();
+    let output = carrack().arg("check").arg(&file).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let needs = "this configuration needs ";
+    assert!(said.starts_with(&format!("{}:4:1: warning: {needs}", file.display())), "{said}");
+    assert!(said.contains("a daemon does not start here with it") && said.contains("lower memory.sessions"));
+    let output = carrack().arg("check").arg(&file).arg("--json").output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let told = &report["diagnostics"][0];
+    assert_eq!(
+        (&report["valid"], &told["severity"], &told["line"]),
+        (&true.into(), &"warning".into(), &4.into())
+    );
+    let output = carrack().arg("run").arg("-c").arg(&file).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains(needs), "{said}");
+}
+
+#[test]
+fn run_says_once_what_to_do_without_huge_pages() {
+    let free = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
+    if free.is_ok_and(|free| free.trim() != "0") {
+        return;
+    }
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("carrack.toml");
+    let text = format!(
+        "[system]\nrun_dir = \"{}\"\n[memory]\nhuge_pages = \"2M\"\n[[interface]]\nname = \"a\"\ndevice = \"mem:a\"\n",
+        directory.path().join("run").display()
+    );
+    std::fs::write(&file, text).unwrap();
+    let output = carrack().arg("run").arg("-c").arg(&file).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("free huge pages of 2 MiB"), "{said}");
+    assert_eq!(said.matches("smaller").count(), 1, "{said}");
+    assert!(said.trim_end().ends_with("or allow other pages with huge_pages = \"auto\""), "{said}");
+}
+
+#[test]
 fn check_sums_up_a_valid_file() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/minimal.toml");
     let output = carrack().arg("check").arg(&example).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     golden("check-minimal.txt", &String::from_utf8(output.stdout).unwrap());
+}
+
+/// RFC 7422 §2: who has ports, and how many, is computed of both versions alike.
+#[test]
+fn check_counts_the_ports_and_subscribers_of_a_deterministic_instance() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("carrack.toml");
+    let checked = |subscribers: &str| {
+        let text = format!(
+            "[[interface]]\nname = \"a\"\ndevice = \"mem:a\"\nside = \"inside\"\naddress = [\"2001:db8::1/64\"]\n[[interface]]\n\
+             name = \"b\"\ndevice = \"mem:b\"\nside = \"outside\"\naddress = [\"192.0.2.1/24\"]\n[[nat]]\nname = \"cgn\"\n\
+             {subscribers}\n[nat.ports]\nmode = \"deterministic\"\n[[nat.pool]]\nname = \"p\"\n\
+             addresses = [\"198.51.100.0-198.51.100.2\"]\nports = \"1024-65535\"\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        let output = carrack().arg("check").arg(&file).arg("--json").output().unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["summary"]["nat"][0].clone()
+    };
+    let six = "[nat.nat64]\nsubscribers = [\"2001:db8::/48\"]\nsubscriber_prefix_length = 56";
+    for subscribers in ["subscribers = [\"100.64.0.0/24\"]", six] {
+        let nat = checked(subscribers);
+        // 256 on three addresses are 86 on one.
+        let told = (nat["ports"].as_str(), nat["subscribers_max"].as_u64());
+        assert_eq!(told, (Some("750 each, as many as fit, deterministic"), Some(256)), "{nat}");
+    }
 }
 
 /// A line says what translates between the versions.

@@ -30,6 +30,7 @@ pub use model::{
     MessageCompression, NatConfig, OneToOneConfig, OverflowConfig, PoolConfig, PortsConfig, RouteConfig,
     RouteTarget, SiitConfig, StoreConfig, SyslogFormat, System, Workers,
 };
+pub use plan::Deterministic;
 pub use reference::reference;
 pub use source::{At, ConfigError, Diagnostic, Severity, Span, Warning};
 pub use value::{Endpoint, InterfaceAddress, InterfaceAddress6, PortRange};

@@ -29,8 +29,8 @@ pub struct Config {
     pub system: System,
     /// `[workers]`.
     pub workers: Workers,
-    /// `[memory]`.
-    pub memory: Memory,
+    /// `[memory]`, and where it is written.
+    pub memory: At<Memory>,
     /// `[api]`.
     pub api: Api,
     /// `[policers]`.

@@ -16,18 +16,19 @@ pub(crate) fn usable_ports(ports: &PortsConfig, range: PortRange) -> PortRange {
 
 /// The numbers of a deterministic instance (RFC 7422 §2): I, O and the ports that are not reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Deterministic {
-    /// Inside addresses.
-    pub(crate) subscribers: u64,
+pub struct Deterministic {
+    /// Inside addresses, and IPv6 prefixes of one subscriber each.
+    pub subscribers: u64,
     /// Outside addresses.
-    pub(crate) addresses: u64,
+    pub addresses: u64,
     /// Ports of each outside address that subscribers have as their own.
-    pub(crate) ports: u32,
+    pub ports: u32,
 }
 
 impl Deterministic {
     /// `None` without a pool.
-    pub(crate) fn of(nat: &NatConfig) -> Option<Self> {
+    #[must_use]
+    pub fn of(nat: &NatConfig) -> Option<Self> {
         Some(Self {
             subscribers: subscribers(nat),
             addresses: nat.pools.iter().flat_map(|pool| &pool.addresses).map(|range| range.count()).sum(),
@@ -36,7 +37,8 @@ impl Deterministic {
     }
 
     /// The most ports that every subscriber can have; 0 when the pool is too small for one each.
-    pub(crate) fn ports_most(self) -> u16 {
+    #[must_use]
+    pub fn ports_most(self) -> u16 {
         let sharing = self.subscribers.div_ceil(self.addresses.max(1)).max(1);
         u16::try_from(u64::from(self.ports) / sharing).unwrap_or(u16::MAX)
     }

@@ -59,6 +59,31 @@ fn refused(old: &str, new: &str, words: &str) {
     assert_eq!(errors[0].line, line, "{}", errors[0]);
 }
 
+/// RFC 6146 §3.5.4: where no prefix is configured it is the well-known one, with all its rules.
+#[test]
+fn without_a_prefix_it_is_the_well_known_one() {
+    let written = "prefixes = [\"64:ff9b::/96\", \"2001:db8:64::/96\"]\n";
+    let silent = BASE.replace(written, "");
+    let named = BASE.replace(written, "prefixes = [\"64:ff9b::/96\"]\n");
+    assert_eq!(config(&silent).nat, config(&named).nat);
+    let snapshot = compiled(&silent, None).snapshot;
+    let nat64 = snapshot.nat.instances[0].nat64.as_ref().unwrap();
+    let [prefix] = &nat64.prefixes[..] else { panic!("{:?}", nat64.prefixes) };
+    // RFC 6052 §3.1: no private address stands behind it.
+    let prefix = prefix.prefix;
+    assert!(prefix.is_well_known() && prefix.embed_checked(0x0a00_0001).is_err());
+    // What clashes with it is refused as if it had been written.
+    refused(
+        &format!("{written}subscribers = [\"2001:db8:100::/40\"]\nsubscriber_prefix_length = 56"),
+        "subscribers = [\"64:ff9b::/112\"] #!",
+        "within the NAT64 prefix 64:ff9b::/96",
+    );
+    let translator = "[[siit]]\nname = \"s\"\nprefixes = [\"64:ff9b::/96\"] #!\n";
+    let instance = "[[nat]]\nname = \"cgn64\"\n\n[nat.nat64]\n";
+    refused(&format!("{instance}{written}"), &format!("{translator}{instance}"), "NAT64 of `cgn64`");
+    refused(written, "prefixes = [] #!\n", "an empty list");
+}
+
 #[test]
 fn an_instance_serves_ipv6_only_unless_it_names_ipv4_subscribers() {
     let nat = &compiled(BASE, None).snapshot.nat.instances[0];

@@ -238,6 +238,31 @@ fn addresses_that_stand_for_nothing_are_dropped_by_name() {
     world.send_dropped(IN, &loopback, Reason::SiitDestinationUnmapped);
 }
 
+/// RFC 7757 §3.3, figure 1: hosts of a mapping within the prefix, to whom a route of their own leads. The rest of the prefix
+/// stands for IPv4 as ever, and sends nothing (RFC 6052 §5.1).
+#[test]
+fn mapped_hosts_within_the_prefix_are_served_and_no_others() {
+    const WITHIN4: &str = "198.18.5.33";
+    const WITHIN: &str = "2001:db8:64::1";
+    let entry = |v4: &str, v6: &str| Entry { v4: v4.parse().unwrap(), v6: v6.parse().unwrap() };
+    let entries = [entry("198.18.5.0/28", "2001:db8:1::/124"), entry("198.18.5.32/31", "2001:db8:64::/127")];
+    let mut world = world6_with(|s| {
+        add(s, Siit { eam: EamTable::new(&entries).unwrap(), ..translator() });
+        let prefix = "2001:db8:64::/127".parse().unwrap();
+        let next_hop = NextHop::Gateway(IfIndex(IF_IN), ip6(A));
+        s.routes6.push(Route6 { vrf: VrfId(0), prefix, next_hop });
+    });
+    let from = |src: &str| packet6(IN, A, SERVER6).udp(1_000, 53).ipv6(ip6(src), ip6(SERVER6)).build();
+    let sent = world.pass(IN, &from(WITHIN));
+    assert_eq!((sent.port, sent.addresses()), (OUT, (WITHIN4.into(), SERVER.into())));
+    let got = world.pass(OUT, &from_server(WITHIN4).udp(53, 1_000).build());
+    assert_eq!((got.port, got.to), (IN, mac6(A).0));
+    assert_eq!(got.addresses6(), (SERVER6.into(), WITHIN.into()));
+    for nobody in ["2001:db8:64::2", "2001:db8:64::808:808"] {
+        world.dropped(IN, &from(nobody), Reason::SiitSourceInvalid);
+    }
+}
+
 /// RFC 6052 §3.1.
 #[test]
 fn well_known_prefix_with_a_private_address_is_dropped() {

@@ -378,9 +378,8 @@ fn builder(
         let WorkerEnds { commands, events, nat_events, punts, host_tx } = ends;
         let mail = WorkerMail { commands, events, nat_events, punts, host_tx, hand_in, hand_out };
         Worker::new(WorkerId(index as u8), Arc::clone(&group), Arc::clone(&plan), sizes, pages, mail, now)
-            .map_err(|error| {
-                format!("{error}; make the tables of [memory] smaller or the machine's memory larger")
-            })
+            // It says itself what to do.
+            .map_err(|error| error.to_string())
     }
 }
 

@@ -4,7 +4,7 @@ mod machine;
 #[cfg(test)]
 mod tests;
 
-use carrack_config::{Compiled, Config, HugePages};
+use carrack_config::{Compiled, Config, Diagnostic, HugePages, Severity};
 use carrack_frame::DEFAULT_HEADROOM_BYTES;
 use carrack_nat::policy::{Assignment, Instance};
 use carrack_nat::{Extras, Nat};
@@ -153,19 +153,38 @@ impl Budget {
         self.fits(available, huge_pages::free_mib())
     }
 
-    fn fits(&self, available: &Available, free_huge_mib: u64) -> Result<(), String> {
-        let needed = self.ordinary(free_huge_mib);
-        if needed <= available.bytes {
-            return Ok(());
-        }
-        Err(format!(
-            "this configuration needs {:.1} MiB of ordinary memory, and {:.1} MiB are available ({}); {}, reserve huge \
-             pages, or give the machine more memory",
-            mib(needed),
-            mib(available.bytes),
-            available.by,
+    /// A warning at `[memory]` where [`Budget::require`] would refuse, of a file that may be meant for another machine.
+    #[must_use]
+    pub fn warn(&self, config: &Config, available: &Available) -> Option<Diagnostic> {
+        let lacking = self.lacking(available, huge_pages::free_mib())?;
+        let message = format!(
+            "{lacking}: a daemon does not start here with it, beside what runs now; is the file for another machine? If not, {}",
             self.advice()
-        ))
+        );
+        Some(config.about(Severity::Warning, &config.memory, message))
+    }
+
+    fn fits(&self, available: &Available, free_huge_mib: u64) -> Result<(), String> {
+        match self.lacking(available, free_huge_mib) {
+            None => Ok(()),
+            Some(lacking) => Err(format!(
+                "{lacking}; {}, reserve huge pages, or give the machine more memory",
+                self.advice()
+            )),
+        }
+    }
+
+    /// How much is needed, and how much there is; `None` when that is enough.
+    fn lacking(&self, available: &Available, free_huge_mib: u64) -> Option<String> {
+        let needed = self.ordinary(free_huge_mib);
+        (needed > available.bytes).then(|| {
+            format!(
+                "this configuration needs {:.1} MiB of ordinary memory, and {:.1} MiB are available ({})",
+                mib(needed),
+                mib(available.bytes),
+                available.by
+            )
+        })
     }
 
     /// What to lower: the largest part.

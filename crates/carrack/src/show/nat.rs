@@ -1,5 +1,6 @@
 //! Pools, subscribers, mappings, sessions, memory.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 
@@ -117,10 +118,10 @@ impl Subscribers {
             left("INSIDE").wide(15),
             left("OUTSIDE").wide(15),
             right("SESSIONS").wide(9),
-            right("TCP").wide(7),
-            right("UDP").wide(7),
-            right("ICMP").wide(7),
-            right("OTHER").wide(7),
+            right("TCP PORTS").wide(9),
+            right("UDP PORTS").wide(9),
+            right("ICMP IDS").wide(8),
+            right("OTHER MAPPINGS").wide(14),
             left("PORT BLOCKS"),
         ]))
     }
@@ -217,6 +218,9 @@ pub fn port_mappings(out: &mut dyn Write, all: Vec<PortMapping>) -> io::Result<(
     table.print(out, "no mappings match")
 }
 
+/// The table whose entries are ports, whatever its name.
+const PORTS_TABLE: &str = "pool-addresses";
+
 pub fn memory(out: &mut dyn Write, all: Vec<Memory>) -> io::Result<()> {
     let mut table = Table::new(&[
         right("SOCKET"),
@@ -228,16 +232,32 @@ pub fn memory(out: &mut dyn Write, all: Vec<Memory>) -> io::Result<()> {
         right("BYTES"),
         left("PAGES"),
     ]);
-    let sum: u64 = all.iter().map(|m| m.bytes).sum();
+    let mut of_sockets: BTreeMap<u32, u64> = BTreeMap::new();
+    for m in &all {
+        *of_sockets.entry(m.socket).or_default() += m.bytes;
+    }
+    let counts_ports = all.iter().any(|m| m.table == PORTS_TABLE);
     for m in all {
         let counts = [m.total, m.used, m.free].map(number);
         let [total, used, free] = counts;
         let (load, size) = (format!("{:.1}", m.load_percent), number(m.bytes));
         table.row(vec![m.socket.to_string(), m.table, total, used, free, load, size, m.pages]);
     }
-    let some = !table.is_empty();
     table.print(out, "no tables")?;
-    if some { writeln!(out, "\nreserved: {} ({} bytes)", bytes(sum), number(sum)) } else { Ok(()) }
+    if of_sockets.is_empty() {
+        return Ok(());
+    }
+    writeln!(out)?;
+    if counts_ports {
+        writeln!(out, "{PORTS_TABLE} counts ports: of every address those of TCP, of UDP and of ICMP")?;
+    }
+    if of_sockets.len() > 1 {
+        for (socket, sum) in &of_sockets {
+            writeln!(out, "reserved on socket {socket}: {} ({} bytes)", bytes(*sum), number(*sum))?;
+        }
+    }
+    let sum = of_sockets.values().sum();
+    writeln!(out, "reserved: {} ({} bytes)", bytes(sum), number(sum))
 }
 
 pub fn deterministic(out: &mut dyn Write, all: Vec<Deterministic>) -> io::Result<()> {

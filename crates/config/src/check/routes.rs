@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use carrack_base::{Prefix, Prefix6};
+use carrack_base::{Prefix, Prefix4, Prefix6};
 use carrack_pipeline::snapshot::{EamHosts, Side};
 use carrack_wire::ipv6::is_link_local;
 use carrack_xlat::NatPrefix;
@@ -13,7 +13,7 @@ use carrack_xlat::NatPrefix;
 use crate::compile::gateway_interface;
 use crate::model::{Config, InterfaceConfig, Nat64Config, NatConfig, RouteConfig, RouteTarget, SiitConfig};
 use crate::read::Notes;
-use crate::source::Span;
+use crate::source::{At, Span};
 
 /// Mappings and blocks without a route that are named for each translator, at most.
 const UNROUTED_TOLD: usize = 5;
@@ -186,14 +186,19 @@ fn hosts(notes: &Notes, config: &Config, siit: &SiitConfig) {
     };
     let unrouted = siit.eam.iter().filter_map(|entry| {
         let (reached, hosts) = of(entry.value);
-        (!reached.some_of(hosts, 0)).then_some((hosts, entry.span))
+        let around = prefix_around(siit, hosts);
+        let bits_min = around.map_or(0, |prefix| prefix.len() + 1);
+        (!reached.some_of(hosts, bits_min)).then_some((entry, hosts, around))
     });
-    for (hosts, span) in unrouted.take(UNROUTED_TOLD) {
-        let message = format!(
-            "no route leads to the hosts {hosts} of this mapping in vrf `{vrf}`, so that what is translated to them is dropped; add \
-             a [[route]] with `prefix = \"{hosts}\"` and their router as `via`"
-        );
-        notes.warning(span, message);
+    for (entry, hosts, around) in unrouted.take(UNROUTED_TOLD) {
+        let message = match around {
+            Some(prefix) => goes_round(entry.v4, hosts, prefix, vrf),
+            None => format!(
+                "no route leads to the hosts {hosts} of this mapping in vrf `{vrf}`, so that what is translated to them is dropped; \
+                 add a [[route]] with `prefix = \"{hosts}\"` and their router as `via`"
+            ),
+        };
+        notes.warning(entry.span, message);
     }
     let Some((first, prefix)) =
         siit.prefixes.first().and_then(|first| Some((first, NatPrefix::new(first.value).ok()?)))
@@ -215,11 +220,21 @@ fn hosts(notes: &Notes, config: &Config, siit: &SiitConfig) {
         (!reached6.some_of(hosts.into(), first.len() + 1)).then_some((block, hosts))
     });
     for (block, hosts) in unrouted.take(UNROUTED_TOLD) {
-        let message = format!(
-            "the IPv6 hosts of {block} are at {hosts}, and no route in vrf `{vrf}` is more specific than the translator's own to \
-             {first}, so that packets to them are dropped (siit-loop); add a [[route]] with `prefix = \"{hosts}\"` and their router \
-             as `via`"
-        );
-        notes.warning(block.span, message);
+        notes.warning(block.span, goes_round(block.value, hosts.into(), first, vrf));
     }
+}
+
+/// The prefix that leads these hosts' packets into the translator.
+fn prefix_around(siit: &SiitConfig, hosts: Prefix) -> Option<&At<Prefix6>> {
+    let Prefix::V6(hosts) = hosts else { return None };
+    let around = |prefix: &&At<Prefix6>| prefix.len() < hosts.len() && prefix.contains(hosts.address());
+    siit.prefixes.iter().find(around)
+}
+
+fn goes_round(of: Prefix4, hosts: Prefix, prefix: &At<Prefix6>, vrf: &str) -> String {
+    format!(
+        "the IPv6 hosts of {of} are at {hosts}, and no route in vrf `{vrf}` is more specific than the translator's own to \
+         {prefix}, so that packets to them are dropped (siit-loop); add a [[route]] with `prefix = \"{hosts}\"` and their router \
+         as `via`"
+    )
 }

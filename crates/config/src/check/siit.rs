@@ -88,13 +88,36 @@ fn mappings(notes: &Notes, siit: &SiitConfig) {
         notes.warning(place(&inner), message);
     }
     for entry in mapped(siit, EamHosts::Ipv6) {
-        if let Some(prefix) = usable(siit).find(|prefix| prefix.overlaps(entry.v6)) {
-            let message = format!(
-                "hosts {} are within the prefix {prefix}, whose packets go to the translator; choose another prefix",
-                entry.v6
-            );
-            notes.error(entry.span, message);
+        for prefix in usable(siit).filter(|prefix| prefix.overlaps(entry.v6)) {
+            within_prefix(notes, entry, prefix);
         }
+    }
+}
+
+/// A mapping goes before the prefix that its hosts are within (RFC 7757 §3.3), as in figure 1 there: what it leaves of the
+/// prefix is the prefix's.
+fn within_prefix(notes: &Notes, entry: &At<Entry>, prefix: &At<Prefix6>) {
+    if entry.v6.len() <= prefix.len() {
+        let message = format!(
+            "hosts {} are all of the prefix {prefix}, which then stands for no IPv4 address (mappings go before prefixes, RFC 7757 \
+             §3.3); map fewer of its addresses, or choose another prefix",
+            entry.v6
+        );
+        return notes.error(entry.span, message);
+    }
+    let Ok(usable) = NatPrefix::new(prefix.value) else { return };
+    let hidden = Range4 {
+        first: usable.extract_unchecked(entry.v6.address()),
+        last: usable.extract_unchecked(entry.v6.last()),
+    };
+    // Nobody is called 0.0.0.0/8, and what embeds nothing hides nobody.
+    if hidden.last >> 24 != 0 && entry.v6.contains(usable.embed(hidden.first)) {
+        let message = format!(
+            "hosts {} have the addresses that stand for {hidden} behind the prefix {prefix}; these mapped hosts get all packets to \
+             them (RFC 7757 §3.3), so that nobody reaches {hidden}",
+            entry.v6
+        );
+        notes.warning(entry.span, message);
     }
 }
 

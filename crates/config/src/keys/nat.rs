@@ -247,12 +247,12 @@ pub(super) const KEYS: &[KeyInfo] = &[
     row(
         ("nat.nat64", "prefixes"),
         List(&Prefix6, 64),
-        Required,
+        Value("[\"64:ff9b::/96\"]"),
         INSTANCE,
-        "[\"64:ff9b::/96\"]",
+        "[\"2001:db8:64::/96\"]",
         "Prefixes that stand for the IPv4 Internet, of 32, 40, 48, 56, 64 or 96 bits (RFC 6052 §2.2). DNS64 makes addresses \
-         of one of them. Behind the well-known prefix `64:ff9b::/96` only global IPv4 addresses are reached \
-         (RFC 6052 §3.1). Behind any of them the router's own IPv4 addresses answer pings.",
+         of one of them. Without any it is the well-known prefix `64:ff9b::/96` (RFC 6146 §3.5.4), behind which only global IPv4 \
+         addresses are reached (RFC 6052 §3.1). Behind any of them the router's own IPv4 addresses answer pings.",
     ),
     row(
         ("nat.nat64", "subscribers"),

@@ -53,7 +53,7 @@ pub(super) const KEYS: &[KeyInfo] = &[
         ROUTES,
         "[{ v4 = \"192.0.2.0/28\", v6 = \"2001:db8:46::/124\" }]",
         "Explicit address mappings (RFC 7757): the bits behind the prefixes are the same on both sides. They go before the \
-         prefixes; the longest decides.",
+         prefixes; the longest decides. Hosts within a prefix are routed to more specifically than the prefix.",
     ),
     row(
         (SIIT, "eam_hosts"),
@@ -69,10 +69,11 @@ pub(super) const KEYS: &[KeyInfo] = &[
         (SIIT, "icmp_sources"),
         List(&Range, 64),
         Value("[]"),
-        InPlace,
+        ROUTES,
         "[\"192.0.2.250-192.0.2.253\"]",
         "IPv4 sources of ICMP errors from IPv6 routers that have no IPv4 address (RFC 6791); without any, such errors are \
-         dropped, but for those of this router, which come from its own address.",
+         dropped, but for those of this router, which come from its own address. What is sent to these addresses is discarded \
+         (route-blackhole).",
     ),
     row(
         (SIIT, "reveal_icmp_source"),

@@ -69,9 +69,9 @@ fn shares(notes: &Notes, section: &Section<'_>, workers: u8) {
     }
 }
 
-pub(super) fn memory(notes: &Notes, section: &Section<'_>, workers: u8) -> Memory {
+pub(super) fn memory(notes: &Notes, section: &Section<'_>, workers: u8) -> At<Memory> {
     shares(notes, section, workers);
-    Memory {
+    let memory = Memory {
         huge_pages: section.value("huge_pages"),
         dpdk_mb: section.value("dpdk_mb"),
         frames: section.value("frames"),
@@ -86,7 +86,8 @@ pub(super) fn memory(notes: &Notes, section: &Section<'_>, workers: u8) -> Memor
         gateway_connections: section.value("gateway_connections"),
         neighbours: section.value("neighbours"),
         held_for_neighbour: section.value("held_for_neighbour"),
-    }
+    };
+    At::new(memory, section.span)
 }
 
 pub(super) fn api(notes: &Notes, section: &Section<'_>, system: &System) -> Api {

@@ -14,21 +14,29 @@ fn v4(text: &str) -> u32 {
     text.parse::<Ipv4Addr>().unwrap().to_bits()
 }
 
-/// The table of RFC 7757 figure 1. The examples use the well-known prefix with addresses for documentation, which
-/// RFC 6052 §3.1 forbids; the local-use prefix stands in for it.
-fn translator() -> Siit {
+/// RFC 7757, appendix B.1: the table of figure 1, whose last hosts are within the prefix, and one source of errors.
+fn figure_1(prefix: &str) -> Siit {
     let entry = |v4: &str, v6: &str| Entry { v4: v4.parse().unwrap(), v6: v6.parse().unwrap() };
     Siit {
-        prefixes: vec![NatPrefix::new("64:ff9b:1::/96".parse().unwrap()).unwrap()],
+        prefixes: vec![NatPrefix::new(format!("{prefix}/96").parse().unwrap()).unwrap()],
         eam: EamTable::new(&[
             entry("192.0.2.1", "2001:db8:aaaa::"),
             entry("192.0.2.2/32", "2001:db8:bbbb::b/128"),
             entry("192.0.2.16/28", "2001:db8:cccc::/124"),
+            entry("192.0.2.128/26", "2001:db8:dddd::/64"),
+            entry("192.0.2.192/29", "2001:db8:eeee:8::/62"),
+            entry("192.0.2.224/31", &format!("{prefix}/127")),
         ])
         .unwrap(),
         icmp_sources: vec![Range4 { first: v4("198.51.100.1"), last: v4("198.51.100.1") }],
         ..Siit::default()
     }
+}
+
+/// The examples put the well-known prefix before addresses for documentation, which RFC 6052 §3.1 forbids; the local-use
+/// prefix stands in for it.
+fn translator() -> Siit {
+    figure_1("64:ff9b:1::")
 }
 
 /// A network whose links take this much, and the router's own addresses in it.
@@ -102,6 +110,51 @@ fn explicit_mapping_goes_before_the_prefix() {
     let packet = four("203.0.113.9", "192.0.2.24").udp(2, 1).payload(b"x").build();
     let expected = six("64:ff9b:1::203.0.113.9", "2001:db8:cccc::8").udp(2, 1).payload(b"x").build();
     assert_eq!(to_six(&siit, &packet), Ok(expected));
+}
+
+#[test]
+fn examples_of_rfc_7757_are_translated_both_ways() {
+    // RFC 7757 §3.3, §3.3.1, §3.3.2 and appendix B, figure 7
+    for prefix in ["64:ff9b::", "64:ff9b:1::"] {
+        let siit = Siit { hosts: Hosts::new(vec!["192.0.2.248".parse().unwrap()]), ..figure_1(prefix) };
+        let behind = |address: &str| format!("{prefix}{address}");
+        let peer = behind("9.9.9.9");
+        let both = |host4: &str, host6: &str| {
+            let out = to_four(&siit, &six(host6, &peer).udp(1, 2).build());
+            let back = to_six(&siit, &four("9.9.9.9", host4).udp(2, 1).build());
+            assert_eq!(siit.ends_to_v4(v6(host6), v6(&peer)).is_some(), out.is_ok(), "{host6}");
+            (out, back)
+        };
+        for (host4, host6) in [
+            ("192.0.2.1", "2001:db8:aaaa::"),
+            ("192.0.2.2", "2001:db8:bbbb::b"),
+            ("192.0.2.16", "2001:db8:cccc::"),
+            ("192.0.2.24", "2001:db8:cccc::8"),
+            ("192.0.2.31", "2001:db8:cccc::f"),
+            ("192.0.2.128", "2001:db8:dddd::"),
+            ("192.0.2.152", "2001:db8:dddd:0:6000::"),
+            ("192.0.2.183", "2001:db8:dddd:0:dc00::"),
+            ("192.0.2.191", "2001:db8:dddd:0:fc00::"),
+            ("192.0.2.195", "2001:db8:eeee:9:8000::"),
+            ("192.0.2.225", &behind("1")),
+        ] {
+            let out = four(host4, "9.9.9.9").identification(7).udp(1, 2).build();
+            let back = six(&peer, host6).udp(2, 1).build();
+            assert_eq!(both(host4, host6), (Ok(out), Ok(back)), "{host4}");
+        }
+        // The last line has no mapping; RFC 6052 §3.1 has a say in it.
+        let by_prefix = behind("c000:2f8");
+        let (out, back) = both("192.0.2.248", &by_prefix);
+        if siit.prefixes[0].is_well_known() {
+            assert_eq!((out, back), (Err(Denied::NonGlobal), Err(Denied::NonGlobal)));
+        } else {
+            assert_eq!(out, Ok(four("192.0.2.248", "9.9.9.9").identification(7).udp(1, 2).build()));
+            assert_eq!(back, Ok(six(&peer, &by_prefix).udp(2, 1).build()));
+        }
+        // RFC 6052 §5.1: who is within the prefix beside the mapping is nobody.
+        let nobody = to_four(&siit, &six(&behind("8.8.8.8"), &peer).udp(1, 2).build());
+        assert_eq!(nobody, Err(Denied::IllegalSource));
+    }
 }
 
 #[test]
