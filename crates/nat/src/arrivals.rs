@@ -62,10 +62,10 @@ impl Nat {
         }
         let (directory, hasher) = (&self.directory, &self.tables.hasher);
         let instance = directory.instance_for(&flow);
-        let slot = instance.map_or(NOBODY, |id| self.slots.of(id));
         let who = instance.map_or(flow.inside(), |id| directory.subscriber_of(id, flow.inside()));
         let who = subscriber_hash(hasher, who, flow.vrf);
         let endpoint = if flow.is_six() {
+            let slot = instance.map_or(NOBODY, |id| self.slots.of(id));
             host_hash(hasher, flow.src6, slot, flow.vrf)
         } else {
             let [a, b] = mapping_key(flow.local(Direction::Out), flow.vrf, flow.proto, Direction::Out, false);
@@ -200,8 +200,8 @@ impl Nat {
             None => 0,
         };
         // By another prefix it may mean the same remote endpoint.
-        let has_others = instance.nat64.as_ref().is_some_and(|nat64| nat64.prefixes.len() > 1);
-        if flow.is_six() && has_others && endpoint.is_some() {
+        let has_others = || instance.nat64.as_ref().is_some_and(|nat64| nat64.prefixes.len() > 1);
+        if flow.is_six() && endpoint.is_some() && has_others() {
             return None;
         }
         tables.has_room(mapping.is_none()).ok()?;
