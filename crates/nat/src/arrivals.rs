@@ -200,8 +200,7 @@ impl Nat {
             None => 0,
         };
         // By another prefix it may mean the same remote endpoint.
-        let has_others = || instance.nat64.as_ref().is_some_and(|nat64| nat64.prefixes.len() > 1);
-        if flow.is_six() && endpoint.is_some() && has_others() {
+        if flow.is_six() && endpoint.is_some() && instance.has_several_prefixes() {
             return None;
         }
         tables.has_room(mapping.is_none()).ok()?;

@@ -307,7 +307,7 @@ impl Nat {
         let mut session = Session::on(mapping);
         if let Some(host) = self.tables.host(mapping.inside_ip).filter(|_| mapping.is_six()) {
             session.set_inside6(host.address);
-            (session.flags, session.l3_delta) = (SIX, self.prefix_back(mapping, session.remote_ip));
+            (session.flags, session.l3_delta) = (SIX, self.prefix_back(mapping, None));
         }
         session
     }

@@ -323,12 +323,16 @@ impl Nat {
             line.flags |= CONTROL;
         }
         if mapping.is_six() {
-            let by =
-                if direction == Direction::Out { flow.via } else { self.prefix_back(&mapping, remote.ip) };
+            let by = if direction == Direction::Out {
+                flow.via
+            } else {
+                self.prefix_back(&mapping, Some(remote.ip))
+            };
             self.set_six(&mut line, &mapping, by)?;
             self.check_remote(&line)?;
             // RFC 6146 §3.1 (once): by two prefixes a host can mean the same remote endpoint, and packets from there say nothing of prefixes.
-            if mapping.sessions > 0 && self.tables.has_twin_outside(&line) {
+            if mapping.sessions > 0 && instance.has_several_prefixes() && self.tables.has_twin_outside(&line)
+            {
                 return Err(Reason::Nat64OtherPrefix);
             }
         } else {

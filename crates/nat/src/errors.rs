@@ -193,7 +193,7 @@ impl Nat {
             ..Session::on(mapping)
         };
         if mapping.is_six() {
-            let via = if inner.is_six() { inner.via } else { self.prefix_back(mapping, remote.ip) };
+            let via = if inner.is_six() { inner.via } else { self.prefix_back(mapping, Some(remote.ip)) };
             self.set_six(&mut session, mapping, via).ok()?;
             self.check_remote(&session).ok()?;
         } else {

@@ -382,6 +382,12 @@ pub struct Instance {
 }
 
 impl Instance {
+    /// Do its IPv6 hosts reach IPv4 by more than one prefix?
+    #[inline]
+    pub(crate) fn has_several_prefixes(&self) -> bool {
+        self.nat64.as_ref().is_some_and(|nat64| nat64.prefixes.len() > 1)
+    }
+
     /// Bits that all addresses of one IPv6 subscriber have in common.
     #[must_use]
     pub fn subscriber_len6(&self) -> u8 {

@@ -54,9 +54,6 @@ impl Way {
     }
 }
 
-/// A global address, as any other is.
-const ANY_GLOBAL: u32 = 0x0808_0808;
-
 impl Nat {
     /// Finds out whether an IPv6 packet from inside goes to a NAT64 prefix; fills the flow's IPv4 destination and prefix
     /// number if so. False: it is no business of the NAT.
@@ -135,13 +132,13 @@ impl Nat {
     }
 
     /// The prefix by which the IPv6 host of a mapping sees who begins a session from outside: of those that may stand for the
-    /// remote address, the one that it used last, or the first (RFC 6146 §3.5.4). Where none may, [`Nat::check_remote`]
-    /// tells.
-    pub(crate) fn prefix_back(&self, mapping: &Mapping, remote_ip: u32) -> u16 {
+    /// remote address, if it is known, the one that it used last, or the first (RFC 6146 §3.5.4). Where none may,
+    /// [`Nat::check_remote`] tells.
+    pub(crate) fn prefix_back(&self, mapping: &Mapping, remote_ip: Option<u32>) -> u16 {
         let nat64 = self.policy.instances.get(self.slots.at(mapping.slot)).and_then(|i| i.nat64.as_ref());
         let prefixes = nat64.map_or(&[][..], |nat64| &nat64.prefixes);
         let last = self.tables.host(mapping.inside_ip).map_or(0, |host| host.via);
-        let may = |entry: &&Nat64Prefix| entry.prefix.embed_checked(remote_ip).is_ok();
+        let may = |entry: &&Nat64Prefix| remote_ip.is_none_or(|ip| entry.prefix.embed_checked(ip).is_ok());
         let used = prefixes.iter().filter(may).find(|entry| entry.via == last);
         let found = used.or_else(|| prefixes.iter().find(may)).or_else(|| prefixes.first());
         found.map_or(0, |entry| entry.via)
@@ -149,8 +146,7 @@ impl Nat {
 
     /// The prefix that an IPv6 host of a mapping used last, as long as its instance has it; else the first.
     pub(crate) fn prefix_of_mapping(&self, mapping: &Mapping) -> Option<NatPrefix> {
-        // Any prefix may stand for a global address.
-        let via = mapping.is_six().then(|| self.prefix_back(mapping, ANY_GLOBAL))?;
+        let via = mapping.is_six().then(|| self.prefix_back(mapping, None))?;
         self.directory.prefix_of(via).copied()
     }
 
