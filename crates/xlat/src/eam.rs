@@ -1,7 +1,7 @@
 //! Explicit address mappings (RFC 7757).
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use carrack_base::{Prefix4, Prefix6};
 use std::fmt;

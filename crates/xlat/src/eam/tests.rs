@@ -14,36 +14,38 @@ fn v4(text: &str) -> u32 {
     text.parse::<Ipv4Addr>().unwrap().to_bits()
 }
 
-/// RFC 7757 figure 1.
-fn figure_1() -> EamTable {
+/// RFC 7757 figure 1, its last hosts within this prefix, which is the well-known one there.
+pub(crate) fn figure_1(prefix: &str) -> EamTable {
     EamTable::new(&[
         entry("192.0.2.1", "2001:db8:aaaa::"),
         entry("192.0.2.2/32", "2001:db8:bbbb::b/128"),
         entry("192.0.2.16/28", "2001:db8:cccc::/124"),
         entry("192.0.2.128/26", "2001:db8:dddd::/64"),
         entry("192.0.2.192/29", "2001:db8:eeee:8::/62"),
-        entry("192.0.2.224/31", "64:ff9b::/127"),
+        entry("192.0.2.224/31", &format!("{prefix}/127")),
     ])
     .unwrap()
 }
 
+/// RFC 7757 figure 7, but for the hosts within the prefix: IPv4 and IPv6 address.
+pub(crate) const FIGURE_7: [(&str, &str); 10] = [
+    ("192.0.2.1", "2001:db8:aaaa::"),
+    ("192.0.2.2", "2001:db8:bbbb::b"),
+    ("192.0.2.16", "2001:db8:cccc::"),
+    ("192.0.2.24", "2001:db8:cccc::8"),
+    ("192.0.2.31", "2001:db8:cccc::f"),
+    ("192.0.2.128", "2001:db8:dddd::"),
+    ("192.0.2.152", "2001:db8:dddd:0:6000::"),
+    ("192.0.2.183", "2001:db8:dddd:0:dc00::"),
+    ("192.0.2.191", "2001:db8:dddd:0:fc00::"),
+    ("192.0.2.195", "2001:db8:eeee:9:8000::"),
+];
+
 #[test]
 fn examples_of_rfc_7757_hold_both_ways() {
     // RFC 7757 §3.3, §3.3.1, §3.3.2 and appendix B, figure 7
-    let table = figure_1();
-    for (four, six) in [
-        ("192.0.2.1", "2001:db8:aaaa::"),
-        ("192.0.2.2", "2001:db8:bbbb::b"),
-        ("192.0.2.16", "2001:db8:cccc::"),
-        ("192.0.2.24", "2001:db8:cccc::8"),
-        ("192.0.2.31", "2001:db8:cccc::f"),
-        ("192.0.2.128", "2001:db8:dddd::"),
-        ("192.0.2.152", "2001:db8:dddd:0:6000::"),
-        ("192.0.2.183", "2001:db8:dddd:0:dc00::"),
-        ("192.0.2.191", "2001:db8:dddd:0:fc00::"),
-        ("192.0.2.195", "2001:db8:eeee:9:8000::"),
-        ("192.0.2.225", "64:ff9b::1"),
-    ] {
+    let table = figure_1("64:ff9b::");
+    for (four, six) in FIGURE_7.into_iter().chain([("192.0.2.225", "64:ff9b::1")]) {
         assert_eq!(table.to_v6(v4(four)), Some(v6(six)), "{four}");
         assert_eq!(table.to_v4(v6(six)), Some(v4(four)), "{six}");
     }
@@ -55,7 +57,7 @@ fn examples_of_rfc_7757_hold_both_ways() {
 #[test]
 fn bits_that_do_not_fit_are_discarded() {
     // RFC 7757 §3.3.2 step 5
-    let table = figure_1();
+    let table = figure_1("64:ff9b::");
     assert_eq!(table.to_v4(v6("2001:db8:dddd:0:63ff:ffff:ffff:ffff")), Some(v4("192.0.2.152")));
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::eam::Entry;
+use crate::eam::tests::FIGURE_7;
 use carrack_wire::PacketBuilder;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -16,18 +16,9 @@ fn v4(text: &str) -> u32 {
 
 /// RFC 7757, appendix B.1: the table of figure 1, whose last hosts are within the prefix, and one source of errors.
 fn figure_1(prefix: &str) -> Siit {
-    let entry = |v4: &str, v6: &str| Entry { v4: v4.parse().unwrap(), v6: v6.parse().unwrap() };
     Siit {
         prefixes: vec![NatPrefix::new(format!("{prefix}/96").parse().unwrap()).unwrap()],
-        eam: EamTable::new(&[
-            entry("192.0.2.1", "2001:db8:aaaa::"),
-            entry("192.0.2.2/32", "2001:db8:bbbb::b/128"),
-            entry("192.0.2.16/28", "2001:db8:cccc::/124"),
-            entry("192.0.2.128/26", "2001:db8:dddd::/64"),
-            entry("192.0.2.192/29", "2001:db8:eeee:8::/62"),
-            entry("192.0.2.224/31", &format!("{prefix}/127")),
-        ])
-        .unwrap(),
+        eam: crate::eam::tests::figure_1(prefix),
         icmp_sources: vec![Range4 { first: v4("198.51.100.1"), last: v4("198.51.100.1") }],
         ..Siit::default()
     }
@@ -125,19 +116,7 @@ fn examples_of_rfc_7757_are_translated_both_ways() {
             assert_eq!(siit.ends_to_v4(v6(host6), v6(&peer)).is_some(), out.is_ok(), "{host6}");
             (out, back)
         };
-        for (host4, host6) in [
-            ("192.0.2.1", "2001:db8:aaaa::"),
-            ("192.0.2.2", "2001:db8:bbbb::b"),
-            ("192.0.2.16", "2001:db8:cccc::"),
-            ("192.0.2.24", "2001:db8:cccc::8"),
-            ("192.0.2.31", "2001:db8:cccc::f"),
-            ("192.0.2.128", "2001:db8:dddd::"),
-            ("192.0.2.152", "2001:db8:dddd:0:6000::"),
-            ("192.0.2.183", "2001:db8:dddd:0:dc00::"),
-            ("192.0.2.191", "2001:db8:dddd:0:fc00::"),
-            ("192.0.2.195", "2001:db8:eeee:9:8000::"),
-            ("192.0.2.225", &behind("1")),
-        ] {
+        for (host4, host6) in FIGURE_7.into_iter().chain([("192.0.2.225", behind("1").as_str())]) {
             let out = four(host4, "9.9.9.9").identification(7).udp(1, 2).build();
             let back = six(&peer, host6).udp(2, 1).build();
             assert_eq!(both(host4, host6), (Ok(out), Ok(back)), "{host4}");
