@@ -91,25 +91,11 @@ fn cycles_per_packet(rig: &mut Rig, both: bool, picks: &mut impl Picks) -> f64 {
 #[cfg(test)]
 mod tests {
     use crate::crew::Crew;
-    use crate::generator::Translation;
-    use crate::layout::Layout;
     use crate::rig::RigSpec;
-    use crate::world::{InstanceSpec, Mode};
 
     #[test]
     fn one_worker_computes_its_packets_and_several_look_up_whose_they_are() {
-        let layout = Layout::for_sessions(4_096, 16, 1);
-        let instance = InstanceSpec {
-            translation: Translation::Nat44,
-            mode: Mode::Pba,
-            subscribers: layout.subscribers,
-            ports: layout.ports,
-            block: 64,
-            udp_s: 300,
-            hold_s: 0,
-            logged: Default::default(),
-        };
-        let spec = RigSpec { instance, layout, sessions: 4_096, frame_bytes: 84, tagged: false };
+        let spec = RigSpec::small(4_096, 1, 0);
         for (workers, bytes, lines) in [(1, 0, [1.0, 0.5]), (2, 256 * 4, [1.0, 0.5])] {
             let mut crew = Crew::new(&spec, workers).unwrap();
             for (both, lines) in [false, true].into_iter().zip(lines) {

@@ -218,25 +218,10 @@ pub fn fill(rig: &mut Rig, tsc: Tsc, from: u32, to: u32, both: bool) -> Phase {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generator::Translation;
-    use crate::layout::Layout;
     use crate::rig::RigSpec;
-    use crate::world::{InstanceSpec, Mode};
 
     pub fn small_rig() -> Rig {
-        let layout = Layout::for_sessions(1_024, 16, 4);
-        let instance = InstanceSpec {
-            translation: Translation::Nat44,
-            mode: Mode::Pba,
-            subscribers: layout.subscribers,
-            ports: layout.ports,
-            block: 64,
-            udp_s: 300,
-            hold_s: 4,
-            logged: Default::default(),
-        };
-        let mut rig =
-            Rig::new(&RigSpec { instance, layout, sessions: 1_024, frame_bytes: 64, tagged: false }).unwrap();
+        let mut rig = Rig::new(&RigSpec { frame_bytes: 64, ..RigSpec::small(1_024, 4, 4) }).unwrap();
         fill(&mut rig, Tsc::measure(), 0, 1_024, false);
         rig
     }

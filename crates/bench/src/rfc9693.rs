@@ -261,18 +261,7 @@ mod tests {
 
     #[test]
     fn a_connection_that_is_missing_is_not_validated() {
-        let layout = Layout::for_sessions(1_024, 16, 1);
-        let instance = InstanceSpec {
-            translation: Translation::Nat44,
-            mode: Mode::Pba,
-            subscribers: layout.subscribers,
-            ports: layout.ports,
-            block: 64,
-            udp_s: 300,
-            hold_s: 0,
-            logged: Default::default(),
-        };
-        let spec = RigSpec { instance, layout, sessions: 1_024, frame_bytes: 84, tagged: false };
+        let spec = RigSpec::small(1_024, 1, 0);
         let (mut crew, tsc) = (Crew::new(&spec, 1).unwrap(), Tsc::measure());
         crew.fill(tsc, 1_000, false);
         assert_eq!(validate(&mut crew, tsc), 24);

@@ -50,6 +50,23 @@ impl RigSpec {
         memory::check(self, workers)
     }
 
+    /// A small one for tests: NAT44 with port blocks, sixteen ports a subscriber.
+    #[cfg(test)]
+    pub fn small(sessions: u32, remotes: u32, hold_s: u32) -> Self {
+        let layout = Layout::for_sessions(sessions, 16, remotes);
+        let instance = InstanceSpec {
+            translation: Translation::Nat44,
+            mode: crate::world::Mode::Pba,
+            subscribers: layout.subscribers,
+            ports: layout.ports,
+            block: 64,
+            udp_s: 300,
+            hold_s,
+            logged: Default::default(),
+        };
+        Self { instance, layout, sessions, frame_bytes: 84, tagged: false }
+    }
+
     /// Table sizes of the worker.
     pub fn sizes(&self) -> WorkerSizes {
         let mut sizes = world::sizes(self.sessions);
