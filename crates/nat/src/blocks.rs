@@ -14,6 +14,16 @@ use crate::rng::Rng;
 use crate::row::{BLOCKS_MAX, BlockRow, NatEvent};
 use crate::waits::{NOWHERE, Waiting, Waits};
 
+/// Blocks given to everybody on the way, their hold time being over, by whoever takes or gives back one: more than one, so
+/// that they cannot pile up, and few, for a whole second's blocks come due at once.
+const ENDS_BY_THE_WAY: usize = 2;
+/// Those between two bursts.
+const ENDS_BETWEEN_BURSTS: usize = 16;
+/// Those at a time when no other block is free.
+const ENDS_IN_NEED: usize = 8;
+/// All those of one burst in need.
+pub(crate) const ENDS_IN_NEED_MAX: usize = 256;
+
 /// One port block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Block {
@@ -132,29 +142,46 @@ impl Ports {
         rng: &mut Rng,
         events: &mut impl FnMut(NatEvent),
     ) -> Result<BlockRef, Reason> {
-        self.end_hold(now_s);
-        // Beyond a deterministic share, more ports are of the same address (RFC 4787 REQ-2).
-        let is_tied = instance.pooling == Pooling::Paired || self.deterministic.is_some();
-        let bound = is_tied && subscriber.address != NO_ADDRESS;
-        let (address, block) = if bound {
-            let home = self.addresses.get(usize::from(subscriber.address));
-            let block = home.and_then(|home| self.map.claim_on(home.in_map, self.worker, rng));
-            (subscriber.address, block.ok_or(Reason::NatPortsExhausted)?)
-        } else if let Some((address, block)) = home.filter(|_| is_tied).and_then(|address| {
-            let in_map = self.addresses.get(usize::from(address))?.in_map;
-            Some((address, self.map.claim_on(in_map, self.worker, rng)?))
-        }) {
-            (address, block)
-        } else {
-            let claimed = self.map.claim_any(self.worker, rng, &mut self.draws);
-            let (in_map, block) = claimed.ok_or(Reason::NatPoolExhausted)?;
-            self.prefetch_draws();
-            (self.by_map.get(usize::from(in_map)).copied().ok_or(Reason::NatPoolExhausted)?, block)
+        self.end_hold(now_s, ENDS_BY_THE_WAY);
+        let (address, block) = loop {
+            match self.claim_block(instance, subscriber, home, rng) {
+                Err(_) if self.end_hold_in_need(now_s) => {}
+                claimed => break claimed?,
+            }
         };
         let first_block = self.addresses.get(usize::from(address)).map_or(0, |home| home.first_block);
         let at = BlockRef { address, block: first_block + block };
         self.own_block(instance, line, subscriber, at, now_s, events);
         Ok(at)
+    }
+
+    /// Claims a block, of the subscriber's own address if it has to be there: address and number in it.
+    fn claim_block(
+        &mut self,
+        instance: &Instance,
+        subscriber: &Subscriber,
+        home: Option<u16>,
+        rng: &mut Rng,
+    ) -> Result<(u16, u16), Reason> {
+        // Beyond a deterministic share, more ports are of the same address (RFC 4787 REQ-2).
+        let is_tied = instance.pooling == Pooling::Paired || self.deterministic.is_some();
+        let bound = is_tied && subscriber.address != NO_ADDRESS;
+        if bound {
+            let home = self.addresses.get(usize::from(subscriber.address));
+            let block = home.and_then(|home| self.map.claim_on(home.in_map, self.worker, rng));
+            Ok((subscriber.address, block.ok_or(Reason::NatPortsExhausted)?))
+        } else if let Some((address, block)) = home.filter(|_| is_tied).and_then(|address| {
+            let in_map = self.addresses.get(usize::from(address))?.in_map;
+            Some((address, self.map.claim_on(in_map, self.worker, rng)?))
+        }) {
+            Ok((address, block))
+        } else {
+            let claimed = self.map.claim_any(self.worker, rng, &mut self.draws);
+            let (in_map, block) = claimed.ok_or(Reason::NatPoolExhausted)?;
+            self.prefetch_draws();
+            let address = self.by_map.get(usize::from(in_map)).copied();
+            Ok((address.ok_or(Reason::NatPoolExhausted)?, block))
+        }
     }
 
     /// A block that was just claimed becomes the subscriber's.
@@ -264,28 +291,35 @@ impl Ports {
             subscriber.block_count -= 1;
         }
         events(NatEvent::BlockReleased { instance: instance.id, inside: subscriber.inside(), block: row });
-        self.end_hold(now_s);
-        self.hold(Waiting { due_s: now_s.saturating_add(instance.port_hold_s), at });
-        self.end_hold(now_s);
+        self.hold(at, instance.port_hold_s, now_s);
+        self.end_hold(now_s, ENDS_BY_THE_WAY);
     }
 
     /// Keeps a block from everybody for its hold time, unless that would be more ports than may be held.
-    pub(crate) fn hold(&mut self, waiting: Waiting) {
-        let (size, max) = (u32::from(self.block_size), self.held_ports_max);
-        let home = self.addresses.get_mut(usize::from(waiting.at.address));
-        if let Some(home) = home.filter(|home| (home.held_blocks + 1).saturating_mul(size) <= max)
-            && let Some(block) = home.blocks.get_mut(waiting.at.block)
+    fn hold(&mut self, at: BlockRef, hold_s: u32, now_s: u32) {
+        while self.holds_all_it_may(at.address) && self.end_hold_in_need(now_s) {}
+        let may = !self.holds_all_it_may(at.address);
+        let home = self.addresses.get_mut(usize::from(at.address)).filter(|_| may);
+        if let Some(home) = home
+            && let Some(block) = home.blocks.get_mut(at.block)
         {
             home.held_blocks += 1;
-            block.hold_mark = self.held.push(waiting);
+            block.hold_mark = self.held.push(Waiting { due_s: now_s.saturating_add(hold_s), at });
         } else {
-            self.give_away(waiting.at);
+            self.give_away(at);
         }
     }
 
-    /// Gives blocks whose hold time is over to everybody.
-    pub(crate) fn end_hold(&mut self, now_s: u32) {
-        while let Some((Waiting { at, .. }, mark)) = self.held.take_due(now_s) {
+    /// Would a block more in its hold time be more ports of that address than may be held?
+    fn holds_all_it_may(&self, address: u16) -> bool {
+        let blocks = self.addresses.get(usize::from(address)).map_or(0, |home| home.held_blocks);
+        (blocks + 1).saturating_mul(u32::from(self.block_size)) > self.held_ports_max
+    }
+
+    /// Gives the next blocks whose hold time is over to everybody, at most so many: how many there were.
+    fn end_hold(&mut self, now_s: u32, most: usize) -> usize {
+        for count in 0..most {
+            let Some((Waiting { at, .. }, mark)) = self.held.take_due(now_s) else { return count };
             let Some(home) = self.addresses.get_mut(usize::from(at.address)) else { continue };
             let block = home.blocks.get_mut(at.block).filter(|block| block.hold_mark == mark);
             if let Some(block) = block {
@@ -294,6 +328,20 @@ impl Ports {
                 self.give_away(at);
             }
         }
+        most
+    }
+
+    /// Ends the hold time of some between two bursts.
+    pub(crate) fn end_hold_between_bursts(&mut self, now_s: u32) {
+        self.ends_in_need = ENDS_IN_NEED_MAX;
+        self.end_hold(now_s, ENDS_BETWEEN_BURSTS);
+    }
+
+    /// Ends the hold time of more, because no other block is free. False when no more can be done in this burst.
+    pub(crate) fn end_hold_in_need(&mut self, now_s: u32) -> bool {
+        let count = self.end_hold(now_s, self.ends_in_need.min(ENDS_IN_NEED));
+        self.ends_in_need -= count;
+        count > 0
     }
 
     /// Blocks that became empty and have been so for `idle_s`: calls back with (owner line, block). A few at a time.

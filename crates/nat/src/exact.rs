@@ -38,7 +38,6 @@ impl Ports {
         }
         if let Some(BlockRules { per_subscriber_max, .. }) = instance.assignment.blocks() {
             let at = self.block_at(address, port).ok_or(Reason::NatPortsExhausted)?;
-            self.end_hold(now_s);
             if !subscriber.blocks().contains(&at) {
                 self.claim_exactly(instance, per_subscriber_max, line, subscriber, at, now_s, events)?;
             }
@@ -72,8 +71,12 @@ impl Ports {
         }
         let home = self.addresses.get(usize::from(at.address)).ok_or(Reason::NatPortsExhausted)?;
         let in_map = at.block.checked_sub(home.first_block).ok_or(Reason::NatPortsExhausted)?;
-        if !self.map.claim_one(home.in_map, in_map, self.worker) {
-            return Err(Reason::NatPortsExhausted);
+        let on = home.in_map;
+        while !self.map.claim_one(on, in_map, self.worker) {
+            // It may be one whose hold time is over.
+            if !self.end_hold_in_need(now_s) {
+                return Err(Reason::NatPortsExhausted);
+            }
         }
         self.own_block(instance, line, subscriber, at, now_s, events);
         Ok(())

@@ -249,12 +249,14 @@ impl Nat {
     }
 
     fn release_idle_blocks(&mut self, at: usize, now_s: u32) {
+        if let Some(state) = self.states.get_mut(at) {
+            state.ports.end_hold_between_bursts(now_s);
+        }
         for _ in 0..IDLE_BLOCKS_MAX {
             let Self { tables, states, policy, events, .. } = self;
             let (Some(instance), Some(state)) = (policy.instances.get(at), states.get_mut(at)) else {
                 return;
             };
-            state.ports.end_hold(now_s);
             let Some(BlockRules { idle_release_s, .. }) = instance.assignment.blocks() else { return };
             if idle_release_s == 0 {
                 return;

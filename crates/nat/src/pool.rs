@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use carrack_base::{PoolId, Proto, Reason, WorkerId};
 use carrack_tables::{Arena, ArenaError, Backing, PagePreference, Parity, PortMap};
 
-use crate::blocks::BlockList;
+use crate::blocks::{BlockList, ENDS_IN_NEED_MAX};
 use crate::claims::Claims;
 use crate::deterministic::Deterministic;
 use crate::draws::{Draw, Draws};
@@ -173,6 +173,8 @@ pub(crate) struct Ports {
     /// Addresses from here on are still to be looked at again after all `sharing` are gone.
     refreshed: usize,
     pub(crate) held: Waits,
+    /// Blocks whose hold time may still be ended in this burst because no other is free.
+    pub(crate) ends_in_need: usize,
     pub(crate) idle: Waits,
     /// Where new blocks will be looked for.
     pub(crate) draws: Draws,
@@ -219,6 +221,7 @@ impl Ports {
             refreshed: if map.before(false).is_empty() { count } else { 0 },
             map,
             held: Waits::new(0),
+            ends_in_need: ENDS_IN_NEED_MAX,
             idle: Waits::new(0),
             draws: Draws::new(),
             block_size,

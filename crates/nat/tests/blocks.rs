@@ -93,6 +93,65 @@ fn no_more_ports_are_held_than_configured() {
     }
 }
 
+/// One block of 64 ports for each of so many hosts, all in their hold time, which ends before anything is swept again.
+fn due_at_once(pooling: Pooling, pool_of: &str, ports: u16, hosts: u32) -> World {
+    let mut w = world(instance_with(|i| {
+        *i = blocks(64, 2, 0);
+        i.pooling = pooling;
+        i.pools = vec![pool(0, &[pool_of], 1_024, 1_023 + ports)];
+    }));
+    for n in 0..hosts {
+        w.udp_out(&format!("10.0.{}.{}:1", n / 256, n % 256), "198.51.100.1:1").unwrap();
+    }
+    w.wait(302);
+    w.now = w.now.plus_ns(200_000_000_000);
+    w
+}
+
+fn blocks_used(w: &World) -> u32 {
+    w.pools().iter().map(|p| p.blocks_used).sum()
+}
+
+/// A second's blocks come due together. What one packet, or a call between two bursts, ends of them is bounded: 16 take
+/// about 5 us.
+#[test]
+fn hold_times_end_a_few_at_a_time() {
+    let mut w = due_at_once(Pooling::Paired, "192.0.2.0/30", 64 * 250, 900);
+    assert_eq!(blocks_used(&w), 900);
+    for n in 1..=10 {
+        w.udp_out(&format!("10.1.0.{n}:1"), "198.51.100.1:1").unwrap();
+        assert_eq!(blocks_used(&w), 900 - 2 * n + n, "two end for each that begins");
+    }
+    let mut calls = 0;
+    while blocks_used(&w) > 10 {
+        let (used, now) = (blocks_used(&w), w.now);
+        w.nats[0].expire(now);
+        assert_eq!(used - blocks_used(&w), (used - 10).min(16));
+        calls += 1;
+    }
+    assert_eq!(calls, 880_u32.div_ceil(16));
+    check::invariants(&mut w);
+    w.wait(302 + 122);
+    check::empty(&mut w);
+}
+
+/// Blocks that are due are not missed, though their turn has not come: also not by one who can have those of its
+/// own address alone.
+#[test]
+fn no_block_is_refused_while_one_is_due() {
+    for pooling in [Pooling::Paired, Pooling::Arbitrary] {
+        let mut w = due_at_once(pooling, "192.0.2.0/31", 64 * 50, 100);
+        for n in 0..50 {
+            for port in 0..65 {
+                let got = w.udp_out(&format!("10.1.0.{n}:{}", port + 1), "198.51.100.1:1");
+                assert!(got.is_ok(), "{pooling:?}, host {n}, port {port}: {got:?}");
+            }
+        }
+        assert_eq!(w.udp_out("10.1.1.0:1", "198.51.100.1:1"), Err(Reason::NatPoolExhausted));
+        check::invariants(&mut w);
+    }
+}
+
 /// RFC 6888 REQ-8b: a subscriber's own ports, within its block, may be used again at once.
 #[test]
 fn ports_within_a_block_are_free_at_once() {

@@ -9,7 +9,7 @@ use carrack_base::{Family, Proto, Reason, VrfId, WorkerId};
 use carrack_nat::nat64::{Nat64, Nat64Prefix, NatPrefix};
 use carrack_nat::policy::{Assignment, Filtering, Instance, Logged, StaticRule};
 use carrack_nat::row::{Endpoint, Filter, HostEndpoint, NatEvent, SessionKey};
-use carrack_nat::{Direction, Flow, Inside, Kind, Verdict, Way};
+use carrack_nat::{Direction, Flow, Inside, Kind, PortAsk, PortFilters, PortWish, Verdict, Way};
 use common::*;
 
 fn six(text: &str) -> u128 {
@@ -253,6 +253,36 @@ fn who_comes_from_outside_is_seen_by_the_prefix_used_last() {
     assert_eq!(from(&mut w, "9.9.9.9:3"), six("2001:db8:64::9.9.9.9"));
     w.wait(400);
     check::empty(&mut w);
+}
+
+/// What a host asked for and nobody uses at a reload lives or ends with the prefix that the host used last, also where that is
+/// the well-known one, which stands for fewer addresses than others.
+#[test]
+fn an_asked_for_binding_ends_with_the_prefix_its_host_used_last() {
+    for (kept, left) in [(0, 0), (1, 1)] {
+        let mut w = world(nat64());
+        let what = PortWish::Map {
+            suggested: Endpoint::default(),
+            strict: false,
+            lifetime_s: 3_600,
+            filters: PortFilters::default(),
+            ports: 1,
+            parity: false,
+        };
+        let inside = HostEndpoint { ip: host("2001:db8::1"), port: 9 };
+        let ask = PortAsk { vrf: VrfId(0), proto: Proto::Udp, inside, what };
+        let now = w.now;
+        let got = w.nats[0].control(&ask, now).unwrap().unwrap().outside;
+        assert_eq!(udp6(&mut w, ("2001:db8::1", 9), ("64:ff9b::8.8.8.8", 53)), Ok(got));
+        w.wait(400);
+        assert_eq!((w.session_count(), w.mappings().len()), (0, 1));
+        let one = nat64_with(|i| {
+            let nat64 = i.nat64.as_mut().unwrap();
+            nat64.prefixes = vec![nat64.prefixes[kept]];
+        });
+        assert_eq!(w.configure(vec![one]), 0);
+        assert_eq!(w.mappings().len(), left, "prefix {kept} kept");
+    }
 }
 
 /// RFC 8158 §4.6.2, RFC 8158 §4.6.4.

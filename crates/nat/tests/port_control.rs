@@ -90,6 +90,19 @@ fn a_free_place_that_is_suggested_is_given() {
     }
 }
 
+/// Also when its block's hold time is over and nobody has given it back yet, for others were before it.
+#[test]
+fn a_suggested_place_is_free_as_soon_as_its_hold_time_is_over() {
+    let mut w = world(instance_with(|i| i.assignment = blocks(2)));
+    let places: Vec<_> =
+        (0..100).map(|n| w.udp_out(&format!("10.0.0.{n}:1"), "198.51.100.1:53").unwrap()).collect();
+    w.wait(302);
+    let (place, other) = (places[99], "10.0.0.200:80");
+    assert_eq!(ask(&mut w, Proto::Udp, other, suggesting(place, true)), Err(PortRefusal::NotThatOne));
+    w.now = w.now.plus_ns(200_000_000_000);
+    assert_eq!(ask(&mut w, Proto::Udp, other, suggesting(place, true)).unwrap().outside, place);
+}
+
 /// RFC 6887 §11.3: external UDP ports 5350 and 5351 are port control's own.
 #[test]
 fn the_ports_of_port_control_itself_are_given_to_nobody() {
