@@ -18,7 +18,7 @@ use crate::waits::{NOWHERE, Waiting, Waits};
 /// that they cannot pile up, and few, for a whole second's blocks come due at once.
 const ENDS_BY_THE_WAY: usize = 2;
 /// Those between two bursts.
-const ENDS_BETWEEN_BURSTS: usize = 16;
+const ENDS_BETWEEN_BURSTS: usize = 8;
 /// Those at a time when no other block is free.
 const ENDS_IN_NEED: usize = 8;
 /// All those of one burst in need.

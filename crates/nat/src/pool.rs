@@ -244,10 +244,12 @@ impl Ports {
             };
             for range in &pool.ranges {
                 for ip in range.first..=range.last {
+                    // Held ports of a map are let go all at once: each map has a second of its own for that.
+                    let phase = (this.addresses.len() * 3) as u16;
                     let mut maps = [
-                        PortMap::new(&mut arena, room_s)?,
-                        PortMap::new(&mut arena, room_s)?,
-                        PortMap::new(&mut arena, room_s)?,
+                        PortMap::new(&mut arena, room_s, phase)?,
+                        PortMap::new(&mut arena, room_s, phase.wrapping_add(1))?,
+                        PortMap::new(&mut arena, room_s, phase.wrapping_add(2))?,
                     ];
                     maps.iter_mut().for_each(|map| map.set_hold_s(hold_s, 0));
                     if block_size > 0 {

@@ -112,8 +112,8 @@ fn blocks_used(w: &World) -> u32 {
     w.pools().iter().map(|p| p.blocks_used).sum()
 }
 
-/// A second's blocks come due together. What one packet, or a call between two bursts, ends of them is bounded: 16 take
-/// about 5 us.
+/// A second's blocks come due together. What one packet, or a call between two bursts, ends of them is bounded
+/// (ADR 4).
 #[test]
 fn hold_times_end_a_few_at_a_time() {
     let mut w = due_at_once(Pooling::Paired, "192.0.2.0/30", 64 * 250, 900);
@@ -126,10 +126,10 @@ fn hold_times_end_a_few_at_a_time() {
     while blocks_used(&w) > 10 {
         let (used, now) = (blocks_used(&w), w.now);
         w.nats[0].expire(now);
-        assert_eq!(used - blocks_used(&w), (used - 10).min(16));
+        assert_eq!(used - blocks_used(&w), (used - 10).min(8));
         calls += 1;
     }
-    assert_eq!(calls, 880_u32.div_ceil(16));
+    assert_eq!(calls, 880 / 8);
     check::invariants(&mut w);
     w.wait(302 + 122);
     check::empty(&mut w);

@@ -204,7 +204,7 @@ fn ports() {
     println!();
     let mut arena =
         Arena::new("bench", PortMap::bytes_for(120), PagePreference::Small).expect("memory for the bench");
-    let mut map = PortMap::new(&mut arena, 120).expect("sized above");
+    let mut map = PortMap::new(&mut arena, 120, 0).expect("sized above");
     let mut hint = 1u64;
     let mut random = move || {
         hint = hint.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);

@@ -39,7 +39,7 @@ impl Parity {
 ///
 /// A port is free, used, or held: freed less than the hold time ago (RFC 6888 REQ-8). Held ports belong to
 /// one of two generations that take turns every hold time, so a port is held for one to two hold times and no
-/// port needs a clock of its own.
+/// port needs a clock of its own. A turn looks at all ports; maps of different phases have theirs in different seconds.
 ///
 /// Allocation takes the first free port from a random place on, wrapping round in the range (RFC 6056, simple
 /// port randomisation); the randomness is the caller's. Two summaries, for even and odd ports, skip
@@ -54,6 +54,8 @@ pub struct PortMap {
     held_count: [u32; 2],
     used_count: u32,
     hold_s: u32,
+    /// Seconds by which the generations' turns come earlier than a multiple of the hold time.
+    phase_s: u16,
     epoch: u32,
     /// Which generation takes the ports freed now.
     now: u8,
@@ -82,13 +84,15 @@ impl PortMap {
         Arena::bytes_for::<u64>(words_for(hold_s))
     }
 
-    /// Carves a port map with all ports free. With `hold_s` of 0 a freed port may be given again at once.
-    pub fn new(arena: &mut Arena, hold_s: u32) -> Result<PortMap, ArenaError> {
+    /// Carves a port map with all ports free. With `hold_s` of 0 a freed port may be given again at once. `phase_s` is any
+    /// number: maps in which it differs by less than the hold time never take their turns in the same second.
+    pub fn new(arena: &mut Arena, hold_s: u32, phase_s: u16) -> Result<PortMap, ArenaError> {
         Ok(PortMap {
             words: arena.array(words_for(hold_s))?,
             held_count: [0; 2],
             used_count: 0,
             hold_s,
+            phase_s,
             epoch: 0,
             now: 0,
         })
@@ -104,7 +108,13 @@ impl PortMap {
             (0..2).for_each(|generation| self.release(generation));
         }
         self.hold_s = hold_s;
-        self.epoch = now_s.checked_div(hold_s).unwrap_or(0);
+        self.epoch = self.epoch_at(now_s).unwrap_or(0);
+    }
+
+    /// The number of the generation of ports that are freed now; none without a hold time.
+    #[inline(always)]
+    fn epoch_at(&self, now_s: u32) -> Option<u32> {
+        now_s.saturating_add(u32::from(self.phase_s)).checked_div(self.hold_s)
     }
 
     /// Fetches what [`PortMap::alloc_in`] of this range will look at first.
@@ -274,10 +284,7 @@ impl PortMap {
     /// Lets go what was held long enough. Costs something once per hold time only.
     #[inline]
     fn rotate(&mut self, now_s: u32) {
-        if self.hold_s == 0 {
-            return;
-        }
-        let epoch = now_s / self.hold_s;
+        let Some(epoch) = self.epoch_at(now_s) else { return };
         if epoch > self.epoch {
             let turns = epoch - self.epoch;
             self.epoch = epoch;

@@ -6,8 +6,12 @@ use super::*;
 use crate::PagePreference;
 
 fn ports(hold_s: u32) -> PortMap {
+    in_phase(hold_s, 0)
+}
+
+fn in_phase(hold_s: u32, phase_s: u16) -> PortMap {
     let mut arena = Arena::new("t", PortMap::bytes_for(hold_s), PagePreference::Small).unwrap();
-    PortMap::new(&mut arena, hold_s).unwrap()
+    PortMap::new(&mut arena, hold_s, phase_s).unwrap()
 }
 
 fn assert_summaries_agree(map: &PortMap) {
@@ -53,9 +57,9 @@ fn an_empty_range_has_no_ports() {
 /// RFC 6888 REQ-8.
 #[test]
 fn a_freed_port_is_never_given_within_its_hold_time_and_always_after_two() {
-    for hold_s in [1, 7, 120] {
+    for (hold_s, phase_s) in [(1, 0), (7, 0), (7, 3), (120, 0), (120, u16::MAX)] {
         for freed_at in 0..hold_s * 3 {
-            let mut map = ports(hold_s);
+            let mut map = in_phase(hold_s, phase_s);
             assert!(map.alloc_exact(5000, freed_at));
             assert!(map.free(5000, freed_at, true));
             assert!(!map.is_used(5000) && map.is_held(5000));
@@ -84,6 +88,18 @@ fn generations_are_let_go_in_turn_even_after_a_long_pause() {
     assert!(map.free(9, 9_990, true));
     assert!(!map.alloc_exact(9, 9_999));
     assert!(map.alloc_exact(9, 10_020));
+}
+
+/// A turn looks at all ports of a map, so as few maps as possible take theirs before one burst.
+#[test]
+fn maps_of_different_phases_let_go_in_different_seconds() {
+    let mut maps: Vec<_> = (0..60).map(|phase| in_phase(60, 1_000 + phase)).collect();
+    for map in &mut maps {
+        assert!(map.alloc_exact(7, 1_000) && map.free(7, 1_000, true));
+    }
+    let mut held_at = |now| maps.iter_mut().map(|map| map.held_at(now)).sum::<u32>();
+    assert_eq!(held_at(1_060), 60);
+    (1..=60).for_each(|more| assert_eq!(held_at(1_060 + more), 60 - more));
 }
 
 #[test]
