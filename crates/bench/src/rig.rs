@@ -464,6 +464,9 @@ impl Rig {
         for _ in 0..3 {
             self.now = self.now.plus_ns((u64::from(hold_s) + 1) * 1_000_000_000);
             self.idle();
+            while self.worker.nat().is_behind() {
+                self.idle();
+            }
         }
     }
 

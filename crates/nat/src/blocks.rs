@@ -331,10 +331,10 @@ impl Ports {
         most
     }
 
-    /// Ends the hold time of some between two bursts.
-    pub(crate) fn end_hold_between_bursts(&mut self, now_s: u32) {
+    /// Ends the hold time of some between two bursts. True when there are probably more.
+    pub(crate) fn end_hold_between_bursts(&mut self, now_s: u32) -> bool {
         self.ends_in_need = ENDS_IN_NEED_MAX;
-        self.end_hold(now_s, ENDS_BETWEEN_BURSTS);
+        self.end_hold(now_s, ENDS_BETWEEN_BURSTS) == ENDS_BETWEEN_BURSTS
     }
 
     /// Ends the hold time of more, because no other block is free. False when no more can be done in this burst.

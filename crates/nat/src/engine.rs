@@ -36,7 +36,7 @@ const EVENTS_MAX: usize = 4_096;
 /// Room for them, and for as many that are gone: what is behind those moves once for so many events.
 const EVENTS_ROOM: usize = 2 * EVENTS_MAX;
 /// Lines swept for expiry in one call at most: bounds the time added to a burst.
-const SWEEP_LINES_MAX: usize = 16_384;
+pub(crate) const SWEEP_LINES_MAX: usize = 16_384;
 /// Sessions ended in one call at most: bounds it where many end at once. A quarter more than a burst makes, so that what is owed is
 /// caught up; some 35 us on the slowest host met (ADR 4).
 const ENDS_MAX: usize = 80;
@@ -192,6 +192,8 @@ pub struct Nat {
     pub(crate) events: Events,
     pub(crate) pacer: SweepPacer,
     pub(crate) swept_at_ns: u64,
+    /// Did the last call of [`Nat::expire`] leave something that is due?
+    pub(crate) behind: bool,
     pub(crate) second_s: u32,
     /// SYNs absorbed since the pipeline last asked.
     pub(crate) absorbed: u64,
@@ -249,6 +251,7 @@ impl Nat {
             events: Events::new(),
             pacer: SweepPacer::new(1_000_000_000, SWEEP_LINES_MAX),
             swept_at_ns: now.ns,
+            behind: false,
             second_s: now.s(),
             absorbed: 0,
             due: vec![0; ENDS_MAX],

@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use carrack_base::{Now, PoolId, Proto, Reason};
 use carrack_wire::ipv4::protocol::ESP;
 
-use crate::engine::{Nat, idle_timeout_s};
+use crate::engine::{Nat, SWEEP_LINES_MAX, idle_timeout_s};
 use crate::line::{CONTROL, EXPECTED, FORWARD, Mapping, TOLD};
 use crate::policy::BlockRules;
 use crate::row::{Change, NatEvent};
@@ -24,6 +24,7 @@ impl Nat {
     pub fn expire(&mut self, now: Now) {
         let elapsed = now.ns.saturating_sub(self.swept_at_ns);
         self.swept_at_ns = now.ns;
+        self.behind = false;
         let lines = self.pacer.lines_due(self.tables.deadlines.lines_to_sweep(), elapsed);
         if lines > 0 {
             self.sweep(lines, now.s());
@@ -41,6 +42,12 @@ impl Nat {
         }
     }
 
+    /// Did the last call of [`Nat::expire`] leave something that is due, so that the next should come soon?
+    #[must_use]
+    pub const fn is_behind(&self) -> bool {
+        self.behind
+    }
+
     /// The next held SYN that nobody inside claimed: the pipeline answers it and counts the drop.
     pub fn next_overdue_syn(&mut self, now: Now) -> Option<OverdueSyn> {
         self.syns.next_overdue(now.s())
@@ -49,6 +56,7 @@ impl Nat {
     fn sweep(&mut self, lines: usize, now_s: u32) {
         let mut due = std::mem::take(&mut self.due);
         let (count, skimmed) = self.tables.deadlines.collect_due(now_s, lines, &mut due);
+        self.behind |= count == due.len() || lines == SWEEP_LINES_MAX;
         // What did not get its turn is swept next time.
         self.pacer.give_back(lines.saturating_sub(skimmed));
         let mut ends = std::mem::take(&mut self.ends);
@@ -250,7 +258,7 @@ impl Nat {
 
     fn release_idle_blocks(&mut self, at: usize, now_s: u32) {
         if let Some(state) = self.states.get_mut(at) {
-            state.ports.end_hold_between_bursts(now_s);
+            self.behind |= state.ports.end_hold_between_bursts(now_s);
         }
         for _ in 0..IDLE_BLOCKS_MAX {
             let Self { tables, states, policy, events, .. } = self;

@@ -36,7 +36,7 @@ impl DataPlane for Worker {
     }
 
     fn goes_on(&self) -> bool {
-        self.is_preparing() || self.is_deleting()
+        self.is_preparing() || self.is_deleting() || self.nat().is_behind()
     }
 
     fn accounts(&mut self) -> &Accounts {
