@@ -14,7 +14,7 @@ const MESSAGES: [&str; 4] = [
     include_str!("h323/tunnelled.hex"),
 ];
 
-/// Gives every port the one 10 000 above it.
+/// Gives every port the one 10,000 above it.
 struct Above;
 
 impl Ground for Above {

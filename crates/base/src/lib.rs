@@ -11,6 +11,7 @@ mod prefix;
 mod proto;
 mod range;
 pub mod reason;
+pub mod text;
 pub mod thread;
 mod time;
 

@@ -140,7 +140,7 @@ reasons! {
     Ipv4Multicast, "ipv4-multicast", Info, Silent, "Multicast is not forwarded by this router.";
     Ipv4SourceRoute, "ipv4-source-route", Warning, SourceRouteFailed, "The packet asks for a source route, which is not honoured (RFC 7126 §4.3).";
     Ipv4TtlExpired, "ipv4-ttl-expired", Info, TimeExceeded, "The time to live ran out here.";
-    Ipv4FragmentInvalid, "ipv4-fragment-invalid", Warning, Silent, "The fragment is impossible: not a multiple of 8, beyond 65 535 bytes, or too short to hold its ports (RFC 1858).";
+    Ipv4FragmentInvalid, "ipv4-fragment-invalid", Warning, Silent, "The fragment is impossible: not a multiple of 8, beyond 65,535 bytes, or too short to hold its ports (RFC 1858).";
     // IPv6
     Ipv6Disabled, "ipv6-disabled", Info, Silent, "The interface has no IPv6 address, so it takes no IPv6.";
     Ipv6Truncated, "ipv6-truncated", Warning, Silent, "The frame ends inside its IPv6 header.";
@@ -157,7 +157,7 @@ reasons! {
     Ipv6Scope, "ipv6-scope", Info, BeyondScope, "The source or destination is link-local, so the packet may not leave its link (RFC 4291 §2.5.6).";
     Ipv6Multicast, "ipv6-multicast", Info, Silent, "Multicast is not forwarded by this router, and it is in no such group.";
     Ipv6HopLimitExpired, "ipv6-hop-limit-expired", Info, TimeExceeded, "The hop limit ran out here.";
-    Ipv6FragmentInvalid, "ipv6-fragment-invalid", Warning, Silent, "The fragment is impossible: not a multiple of 8, beyond 65 535 bytes, or too short to hold its headers (RFC 7112 §5).";
+    Ipv6FragmentInvalid, "ipv6-fragment-invalid", Warning, Silent, "The fragment is impossible: not a multiple of 8, beyond 65,535 bytes, or too short to hold its headers (RFC 7112 §5).";
     NdMalformed, "nd-malformed", Warning, Silent, "A neighbour discovery message that RFC 4861 §6.1 or §7.1 wants ignored: hop limit, checksum, length, options.";
     // Transport
     TcpMalformed, "tcp-malformed", Warning, Silent, "The TCP header is truncated or its length field is impossible.";

@@ -11,10 +11,10 @@ use crate::layout::Layout;
 use crate::memory::{self, Footprint, TableMemory};
 use crate::offered::{Random, closed_loop, fill};
 use crate::options::{number, seconds, stateful};
-use crate::report::grouped;
 use crate::rig::{Rig, RigSpec};
 use crate::setup::Phase;
 use crate::world::{InstanceSpec, Mode};
+use carrack_base::text::grouped;
 
 /// Options of `bench capacity`.
 #[derive(Debug, Clone, Args)]

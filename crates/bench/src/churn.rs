@@ -22,9 +22,9 @@ use crate::layout::Layout;
 use crate::memory;
 use crate::offered::{Load, RING_PACKETS, Random, closed_loop, fill, offer};
 use crate::options::{number, seconds, stateful};
-use crate::report::grouped;
 use crate::rig::{Rig, RigSpec};
 use crate::world::{FarEnds, InstanceSpec, Mode};
+use carrack_base::text::grouped;
 
 /// Sessions a command deletes at most.
 const BATCH: usize = 40;

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use carrack_base::text::grouped;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 
@@ -20,7 +21,7 @@ use crate::logcost::{LogCostArgs, LogCostReport, log_cost};
 use crate::machine::{MachineArgs, MachineReport, machine};
 use crate::options::{number, seconds};
 use crate::progress::Patience;
-use crate::report::{ForwardReport, grouped};
+use crate::report::ForwardReport;
 use crate::rfc9693::{Rfc9693Args, Rfc9693Report, rfc9693};
 use crate::setup::{SetupArgs, SetupReport, setup};
 use crate::stalls::{StallsArgs, StallsReport, stalls};
@@ -137,7 +138,7 @@ pub enum What {
     /// Published: a NAT64 with two million sessions churned through management, 14 workers
     ///
     /// Fills the sessions, searches the rate without loss, then keeps steady traffic while a management client deletes
-    /// up to 70 000 sessions a second.
+    /// up to 70,000 sessions a second.
     #[command(after_help = "Examples:
   carrack bench bison
   carrack bench bison --seconds 10

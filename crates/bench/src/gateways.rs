@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use carrack_alg::{Note, Protocol};
+use carrack_base::text::grouped;
 use carrack_base::{Now, PortId};
 use carrack_frame::{Frame, FramePool, MemPool};
 use carrack_nat::WorkerGroup;
@@ -19,7 +20,7 @@ use crate::clock::{Moment, Tsc};
 use crate::forward::{BenchError, SEED, drops_of, pin};
 use crate::generator::{SUBSCRIBER_FIRST, Translation};
 use crate::options::number;
-use crate::report::{grouped, print_drops};
+use crate::report::print_drops;
 use crate::setup::Phase;
 use crate::world::{
     self, FarEnds, GATEWAY_MAC, INSIDE, INSIDE_MAC, InstanceSpec, Mode, OUTSIDE, OUTSIDE_MAC, SUBSCRIBER_MAC,

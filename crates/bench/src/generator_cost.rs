@@ -8,8 +8,8 @@ use carrack_tables::cycles;
 use serde::Serialize;
 
 use crate::offered::Picks;
-use crate::report::grouped;
 use crate::rig::Rig;
+use carrack_base::text::grouped;
 
 /// Packets of which the generator's share is measured, in so many rounds: the median one is not that in which the kernel
 /// ran something else.
@@ -73,7 +73,7 @@ impl GeneratorCost {
             return "no tables: packets are computed".into();
         }
         let (bytes, lines) = (grouped(self.table_bytes), self.lines_per_packet);
-        format!("{bytes} bytes of tables of its own, {lines} lines of them a packet")
+        format!("{bytes} bytes of tables of its own, lines of them a packet: {lines}")
     }
 }
 

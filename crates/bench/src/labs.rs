@@ -14,9 +14,9 @@ use crate::generator_cost::GeneratorCost;
 use crate::memory;
 use crate::offered::{Load, Picks, RING_PACKETS};
 use crate::options::{number, seconds};
-use crate::report::grouped;
 use crate::rfc2544::{Found, Search, Seen, search};
 use crate::rig::RigSpec;
+use carrack_base::text::grouped;
 
 /// Options of a published test.
 #[derive(Debug, Clone, Args)]

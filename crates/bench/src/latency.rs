@@ -10,9 +10,9 @@ use crate::generator_cost::GeneratorCost;
 use crate::layout::Layout;
 use crate::offered::{Load, Outcome, Random, closed_loop, fill, offer};
 use crate::options::{number, seconds, stateful};
-use crate::report::grouped;
 use crate::rig::{Rig, RigSpec};
 use crate::world::{InstanceSpec, Mode};
+use carrack_base::text::grouped;
 
 /// Options of `bench latency`.
 #[derive(Debug, Clone, Args)]

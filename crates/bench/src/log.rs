@@ -18,8 +18,8 @@ use serde::Serialize;
 use crate::forward::BenchError;
 use crate::options::number;
 use crate::progress::Progress;
-use crate::report::grouped;
 use crate::scratch::Scratch;
+use carrack_base::text::grouped;
 
 /// Events that the logging thread gets at once.
 const BATCH: u64 = 8_192;

@@ -19,9 +19,9 @@ use crate::forward::{BenchError, pin, pin_to, processors};
 use crate::generator::Translation;
 use crate::options::number;
 use crate::progress::Progress;
-use crate::report::grouped;
 use crate::setup::{SetupArgs, Steady};
 use crate::world::{FarEnds, Log, Mode};
+use carrack_base::text::grouped;
 
 /// Bursts of a turn: shorter than what the machine does to one table and not to the others.
 const TURN: usize = 16;
@@ -39,7 +39,7 @@ pub struct LogCostArgs {
     /// Room in each of the three or four tables; half of it is in use
     #[arg(long, default_value_t = 1_000_000, value_parser = number::<u32>(1_024..=20_000_000), allow_negative_numbers = true)]
     pub sessions: u32,
-    /// Turns of each table; a turn is 1 024 sessions begun and about as many ended
+    /// Turns of each table; a turn is 1,024 sessions begun and about as many ended
     #[arg(long, default_value_t = 1_001, value_parser = number::<u64>(1..=100_000), allow_negative_numbers = true)]
     pub turns: u64,
     /// Print JSON

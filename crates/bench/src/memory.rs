@@ -104,11 +104,11 @@ fn refuse(needed: u64, (available, reserve): (u64, u64), sessions: u32) -> Resul
     let fit = (f64::from(sessions) * available.saturating_sub(reserve) as f64 / needed as f64) as u64;
     Err(BenchError(format!(
         "{} sessions need {:.1} GB of memory, and {:.1} GB are to be had, of which {:.1} GB stay free. About {} sessions would fit: try --sessions {}",
-        crate::report::grouped(u64::from(sessions)),
+        carrack_base::text::grouped(u64::from(sessions)),
         needed as f64 / 1e9,
         available as f64 / 1e9,
         reserve as f64 / 1e9,
-        crate::report::grouped(fit),
+        carrack_base::text::grouped(fit),
         fit / 100_000 * 100_000,
     )))
 }
@@ -204,7 +204,7 @@ mod tests {
         // What would leave less than the reserve does not fit.
         assert!(refuse(8_000_000_001, (9_000_000_000, 1_000_000_000), 1).is_err());
         let error = refuse(10_000_000_000, (6_000_000_000, 300_000_000), 100_000_000).unwrap_err().0;
-        assert!(error.contains("100 000 000 sessions need 10.0 GB of memory, and 6.0 GB"), "{error}");
+        assert!(error.contains("100,000,000 sessions need 10.0 GB of memory, and 6.0 GB"), "{error}");
         assert!(error.contains("0.3 GB stay free") && error.contains("--sessions 57000000"), "{error}");
     }
 

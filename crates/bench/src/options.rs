@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::generator::Translation;
-use crate::report::grouped;
+use carrack_base::text::grouped;
 
 /// Longest measurement, seconds.
 const SECONDS_MAX: f64 = 3_600.0;
@@ -74,7 +74,7 @@ mod tests {
             ["", "M", "-5", "1.5M", "1e6", "1023", "100000001", "99999999999999999999", "20000000000000000M"]
         {
             let why = of(text).unwrap_err();
-            assert!(why.contains("from 1 024 to 100 000 000"), "{text}: {why}");
+            assert!(why.contains("from 1,024 to 100,000,000"), "{text}: {why}");
         }
         assert!(number::<u64>(1..=u64::MAX)("0").unwrap_err().contains("from 1 on"));
         assert!(number::<u8>(1..=16)("17").unwrap_err().contains("from 1 to 16"));

@@ -5,7 +5,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::report::grouped;
+use carrack_base::text::grouped;
 
 /// Tells how far a long step is: on a terminal a line that is written over, else a line every ten seconds.
 pub struct Progress {
@@ -119,6 +119,6 @@ mod tests {
     #[test]
     fn a_line_of_progress_says_how_far_how_fast_and_how_long() {
         let line = super::line("filling", 25_000_000, 100_000_000, 5.0);
-        assert_eq!(line, "filling: 25 000 000 of 100 000 000 (25 %), 5.00 M/s, 15 s left");
+        assert_eq!(line, "filling: 25,000,000 of 100,000,000 (25 %), 5.00 M/s, 15 s left");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use carrack_base::text::grouped;
 use serde::Serialize;
 
 use crate::generator_cost::GeneratorCost;
@@ -66,19 +67,6 @@ pub struct ForwardReport {
     pub packets_verified: u64,
     /// Every packet offered was accounted for.
     pub conservation_ok: bool,
-}
-
-/// A number with thousands separators.
-pub fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(' ');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 impl ForwardReport {

@@ -18,11 +18,11 @@ use crate::labs::zero_loss;
 use crate::layout::Layout;
 use crate::offered::RING_PACKETS;
 use crate::options::{number, seconds, stateful};
-use crate::report::grouped;
 use crate::rfc2544::{Found, Search, Seen, search};
 use crate::rig::RigSpec;
 use crate::setup::Phase;
 use crate::world::{InstanceSpec, Mode};
+use carrack_base::text::grouped;
 
 /// Ports of a block.
 const BLOCK: u16 = 256;

@@ -571,10 +571,10 @@ mod tests {
             Rig::new(&spec).err().map(|error| error.0)
         };
         let error = refusal(Translation::Nat44, 20_000_000).unwrap();
-        assert!(error.contains("20 000 000 subscribers") && error.contains("10.0.0.0/8"), "{error}");
+        assert!(error.contains("20,000,000 subscribers") && error.contains("10.0.0.0/8"), "{error}");
         // Blocks of 512 ports, 126 of an address, half as many again.
         let error = refusal(Translation::Nat64, 6_000_000).unwrap();
-        assert!(error.contains("71 430 addresses"), "{error}");
+        assert!(error.contains("71,430 addresses"), "{error}");
         assert_eq!(refusal(Translation::Nat44, 1_000), None);
     }
 

@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn what_a_killed_run_left_is_deleted_and_what_a_running_one_has_is_not() {
         let parent = std::env::temp_dir().join(format!("carrack-scratch-{}", std::process::id()));
-        // No process has that number: the kernel's highest is 4 194 304.
+        // No process has that number: the kernel's highest is 4,194,304.
         let (dead, alive) = (parent.join("carrack-bench-9999999"), parent.join("carrack-bench-1"));
         for path in [&dead, &alive, &parent.join("carrack-bench-other")] {
             std::fs::create_dir_all(path.join("store")).unwrap();

@@ -19,9 +19,9 @@ use crate::layout::{Layout, Walk};
 use crate::memory::Footprint;
 use crate::options::{number, seconds, stateful};
 use crate::progress::Progress;
-use crate::report::grouped;
 use crate::rig::{Rig, RigSpec};
 use crate::world::{FarEnds, InstanceSpec, Log, Mode};
+use carrack_base::text::grouped;
 
 /// Idle time of the sessions, simulated seconds.
 const LIFETIME_S: u32 = 2;

@@ -22,9 +22,9 @@ use crate::generator::{SUBSCRIBER_FIRST, Translation};
 use crate::layout::Layout;
 use crate::offered::{Picks, Random, fill};
 use crate::options::{number, seconds};
-use crate::report::grouped;
 use crate::rig::{Rig, RigSpec};
 use crate::world::{self, InstanceSpec, Mode};
+use carrack_base::text::grouped;
 
 /// Outside ports of each subscriber, and remote endpoints of each port.
 const PORTS: u32 = 16;

@@ -19,8 +19,8 @@ use crate::forward::BenchError;
 use crate::log::scatter;
 use crate::options::number;
 use crate::progress::Progress;
-use crate::report::grouped;
 use crate::scratch::Scratch;
+use carrack_base::text::grouped;
 
 /// 2025-03-03T00:00:00Z.
 const FIRST_MS: u64 = 1_740_960_000_000;

@@ -26,7 +26,7 @@ use clap::ValueEnum;
 use crate::forward::BenchError;
 use crate::generator::{PORTS, SESSIONS_PER_SUBSCRIBER, SUBSCRIBER_FIRST, Translation};
 use crate::generator6::{PREFIX6, SUBSCRIBERS6};
-use crate::report::grouped;
+use carrack_base::text::grouped;
 
 /// The router's inside port.
 pub const INSIDE_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 1]);

@@ -134,7 +134,7 @@ fn totals(config: &Config, rows: &[Row], subscribers: u64) -> Vec<Total> {
 fn print(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     writeln!(
         out,
-        "A subscriber's day of {} sessions (RFC 7422 §1 knows 33 000), bytes without transport headers:\n",
+        "A subscriber's day of {} sessions (RFC 7422 §1 knows 33,000), bytes without transport headers:\n",
         number(report.sessions_per_subscriber_and_day.into())
     )?;
     let mut columns = vec![left("INSTANCE"), left("MODE"), right("EVENTS")];

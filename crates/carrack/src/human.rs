@@ -1,26 +1,10 @@
 //! Numbers and times for people.
 
-/// With thousands separators: `1,234,567`.
-pub fn number(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
+pub use carrack_base::text::{grouped as number, grouped_signed as signed};
 
 /// So many of them: `1 worker`, `2,000 workers`.
 pub fn plural(n: u64, word: &str) -> String {
     format!("{} {word}{}", number(n), if n == 1 { "" } else { "s" })
-}
-
-/// With a sign when it is negative.
-pub fn signed(n: i64) -> String {
-    format!("{}{}", if n < 0 { "-" } else { "" }, number(n.unsigned_abs()))
 }
 
 /// Seconds as the two largest units: `59s`, `2m04s`, `3h00m`, `12d05h`.

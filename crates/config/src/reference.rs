@@ -16,7 +16,7 @@ This page is generated from the table that the parser itself uses; `cargo run -p
 Conventions:
 
 * **Durations** are whole seconds, or text with units: `\"90s\"`, `\"5m\"`, `\"2h4m\"`, `\"1d\"`.
-* **Sizes** are numbers, or text with a decimal suffix: `\"64k\"` is 64 000, `\"1M\"` is 1 000 000.
+* **Sizes** are numbers, or text with a decimal suffix: `\"64k\"` is 64,000, `\"1M\"` is 1,000,000.
 * **Addresses** of interfaces, routes, inside ends of forwards and whatever the key says are IPv4 or IPv6; a port stands
   behind an IPv6 address in brackets, `\"[2001:db8::10]:80\"`. A range is IPv4: `\"192.0.2.0/28\"`,
   `\"192.0.2.1-192.0.2.9\"` or a single address.

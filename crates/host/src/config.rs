@@ -119,7 +119,7 @@ impl HostInterface {
 /// Router advertisements on an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouterAdvertising {
-    /// Most seconds between two to all (`MaxRtrAdvInterval`, RFC 4861 §6.2.1), 4 to 1 800.
+    /// Most seconds between two to all (`MaxRtrAdvInterval`, RFC 4861 §6.2.1), 4 to 1,800.
     pub interval_s: u16,
     /// What they say; the MAC address is filled in.
     pub message: RouterAdvertisement,

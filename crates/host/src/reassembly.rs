@@ -17,7 +17,7 @@ use crate::host::HostCounters;
 
 /// Datagrams at once; the oldest makes room for another one.
 pub(crate) const DATAGRAMS_MAX: usize = 64;
-/// Bytes behind the IP header: an echo request with 4 096 of data. RFC 8200 §5 asks for 1 500 with the header.
+/// Bytes behind the IP header: an echo request with 4,096 of data. RFC 8200 §5 asks for 1,500 with the header.
 pub(crate) const PAYLOAD_MAX: usize = 4_096 + icmp::HEADER_LEN;
 /// Bytes kept of a first fragment, to be quoted: all that an error has room for.
 const QUOTE_MAX: usize = icmpv6::ERROR_LEN_MAX - ipv6::HEADER_LEN - icmp::HEADER_LEN;

@@ -19,6 +19,7 @@ use carrack_api::types::Counters;
 use serde::Serialize;
 
 use crate::command::interrupted;
+use crate::report::number;
 use crate::rig::cores::Cores;
 use crate::rig::daemon::Daemon;
 use crate::rig::pages::Pages;
@@ -122,7 +123,8 @@ pub(crate) fn run(options: &Options, mut tell: impl FnMut(&str)) -> Result<Repor
         runs: Vec::new(),
     };
     for flows in &options.flows {
-        let title = if *flows == 1 { "1 flow".to_owned() } else { format!("{flows} flows") };
+        let title =
+            if *flows == 1 { "1 flow".to_owned() } else { format!("{} flows", number(u64::from(*flows))) };
         tell(&format!("{title}: starting generator, reflector and carrack …"));
         let mut measured = || {
             let mut rig = Rig::start(options, &directory, cores, ring_log2, own_reflector, *flows)?;

@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 
+pub(crate) use carrack_base::text::grouped as number;
 use serde::Serialize;
 
 use crate::checks::{Exhibit, Outcome};
@@ -100,19 +101,6 @@ pub fn say(text: &str) {
 /// Millions a second, two places.
 pub(crate) fn mpps(pps: f64) -> String {
     format!("{:.2}", pps / 1e6)
-}
-
-/// With commas between thousands.
-pub(crate) fn number(value: u64) -> String {
-    let digits = value.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 fn indent(text: &str, by: usize) -> String {

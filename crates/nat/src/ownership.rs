@@ -194,7 +194,7 @@ impl AddressBlocks {
     }
 
     fn blocks(&self) -> u16 {
-        // Invariant: blocks have 8 ports at least, so there are 8 192 at most.
+        // Invariant: blocks have 8 ports at least, so there are 8,192 at most.
         self.owners.len() as u16
     }
 

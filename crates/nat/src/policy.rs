@@ -97,7 +97,7 @@ impl Pooling {
 /// How outside ports are given to subscribers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Assignment {
-    /// A subscriber holds whole blocks of ports; one log line a block. `size` is a power of two from 8 to 32 768,
+    /// A subscriber holds whole blocks of ports; one log line a block. `size` is a power of two from 8 to 32,768,
     /// `per_subscriber_max` 1 to 16. A block idle (no port used) for `idle_release_s` returns to the pool; 0 keeps it
     /// until the subscriber has no session left.
     Blocks {
@@ -213,14 +213,14 @@ pub struct Limits {
     pub paired_mappings_threshold: u32,
 }
 
-/// Idle times in seconds, each 1 to 30 000.
+/// Idle times in seconds, each 1 to 30,000.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timeouts {
     /// UDP (RFC 4787 REQ-5, REQ-5b, REQ-5c: default 300).
     pub udp_s: u32,
     /// UDP to particular remote ports below 1024 (RFC 4787 REQ-5a): (port, seconds).
     pub udp_port_s: Vec<(u16, u32)>,
-    /// TCP with data able to flow (RFC 5382 REQ-5, REQ-5a: default 7 440).
+    /// TCP with data able to flow (RFC 5382 REQ-5, REQ-5a: default 7,440).
     pub tcp_established_s: u32,
     /// TCP that has not finished its handshake (RFC 7857 §2.1: default 240).
     pub tcp_opening_s: u32,

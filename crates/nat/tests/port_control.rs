@@ -188,7 +188,7 @@ fn a_peer_keeps_its_session_alive_beyond_the_idle_time() {
     let outside = w.connect("10.0.0.1:5000", "198.51.100.1:443");
     assert_eq!(ask(&mut w, Proto::Tcp, "10.0.0.1:5000", what).unwrap().outside, outside);
     w.wait(8_000);
-    assert_eq!(w.tcp_in("198.51.100.1:443", outside, ACK), Ok(e("10.0.0.1:5000")), "past 7 440 s");
+    assert_eq!(w.tcp_in("198.51.100.1:443", outside, ACK), Ok(e("10.0.0.1:5000")), "past 7,440 s");
     assert!(w.tcp_in("198.51.100.2:443", outside, ACK).is_err());
     w.wait(1_100);
     assert_eq!(w.session_count(), 1, "the answer keeps it for its own idle time");

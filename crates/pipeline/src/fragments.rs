@@ -20,7 +20,7 @@ use carrack_wire::ipv6;
 use crate::burst::Meta;
 
 const NONE: u32 = u32::MAX;
-/// Fragments of one datagram that may wait: a datagram of 64 KiB in 1 500-byte pieces has 45.
+/// Fragments of one datagram that may wait: a datagram of 64 KiB in 1,500-byte pieces has 45.
 const WAITING_PER_DATAGRAM_MAX: u8 = 64;
 /// Datagrams forgotten in one call: more than a burst can begin.
 const OVERDUE_LINES_A_CALL: usize = 256;

@@ -69,7 +69,7 @@ pub struct Interface {
     pub side: Side,
     /// Administratively up?
     pub up: bool,
-    /// Largest IP packet, bytes, 68 to 9 600; with IPv6 at least 1 280.
+    /// Largest IP packet, bytes, 68 to 9,600; with IPv6 at least 1,280.
     pub mtu: u16,
     /// Own addresses with their subnets: (address, prefix).
     pub addresses: Vec<(u32, Prefix4)>,

@@ -21,7 +21,7 @@ const PACKETS: [u64; 2] = [2 * TURN, 8 * TURN];
 const TURN: u64 = 256 * 64;
 
 /// What is counted: name, arguments of `carrack bench`.
-const CASES: [(&str, &[&str]); 11] = [
+const CASES: [(&str, &[&str]); 13] = [
     (FORWARD, &["forward", "--sessions", "1000", "--direction", "out"]),
     (GATEWAYS, &["forward", "--sessions", "1000", "--direction", "out", "--gateways"]),
     ("forward-in", &["forward", "--sessions", "1000", "--direction", "in"]),
@@ -33,6 +33,8 @@ const CASES: [(&str, &[&str]); 11] = [
     ("setup-pba-logged", &["setup", "--mode", "pba", "--sessions", "20000", "--log", "sessions"]),
     ("setup-nat64", &["setup", "--translation", "nat64", "--sessions", "20000"]),
     ("setup-arbitrary", &["setup", "--mode", "arbitrary", "--sessions", "20000"]),
+    ("setup-deterministic", &["setup", "--mode", "deterministic", "--sessions", "20000"]),
+    ("setup-static", &["setup", "--mode", "static", "--sessions", "20000"]),
 ];
 
 /// The same traffic without gateways, and with all of them switched on: whoever uses none pays nothing.

@@ -194,7 +194,7 @@ pub struct Halves {
 }
 
 impl Halves {
-    /// So many of them, at most 65 534; nothing is reserved later.
+    /// So many of them, at most 65,534; nothing is reserved later.
     #[must_use]
     pub fn new(count: u16) -> Self {
         let count = count.min(u16::MAX - 1);

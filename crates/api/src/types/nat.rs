@@ -73,7 +73,7 @@ pub struct SessionKey {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BatchDelete {
-    /// At most 10 000 a request. Sessions that are already gone are not an error.
+    /// At most 10,000 a request. Sessions that are already gone are not an error.
     pub sessions: Vec<SessionKey>,
 }
 

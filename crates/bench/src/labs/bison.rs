@@ -10,9 +10,9 @@ use crate::forward::BenchError;
 use crate::generator::Translation;
 use crate::layout::Layout;
 use crate::offered::{Load, RING_PACKETS};
-use crate::report::grouped;
 use crate::rig::RigSpec;
 use crate::world::{InstanceSpec, Mode};
+use carrack_base::text::grouped;
 
 /// What is translated here.
 const TRANSLATION: Translation = Translation::Nat64;

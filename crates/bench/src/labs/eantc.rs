@@ -9,14 +9,14 @@ use crate::latency::Latency;
 use crate::layout::Layout;
 use crate::memory;
 use crate::offered::{Load, RING_PACKETS};
-use crate::report::grouped;
 use crate::rfc2544::{Search, Seen, step_up};
 use crate::rig::RigSpec;
 use crate::world::{InstanceSpec, Mode};
+use carrack_base::text::grouped;
 
 /// Processors of the published machine.
 const CORES: u32 = 84;
-/// 20 000 clients, 1 245 servers, four source ports.
+/// 20,000 clients, 1,245 servers, four source ports.
 const SESSIONS: u32 = 99_600_000;
 const CLIENTS: u32 = 20_000;
 const PORTS: u32 = 4;
@@ -111,7 +111,7 @@ pub fn eantc(args: &LabArgs) -> Result<LabReport, BenchError> {
     ));
     let layout = spec.layout;
     differences.push(format!(
-        "{} clients in one pool instead of 5 of 4 000, {} servers in one instead of up to 2 000 in 5 of 400: which pool an address is of makes \
+        "{} clients in one pool instead of 5 of 4,000, {} servers in one instead of up to 2,000 in 5 of 400: which pool an address is of makes \
          no difference to a one-to-one translation",
         grouped(layout.subscribers.into()),
         grouped(layout.remotes.into())
@@ -235,9 +235,9 @@ mod tests {
             let report = eantc(&args).unwrap();
             assert!(report.ok, "{report:#?}");
             crate::labs::tests::assert_named(&report);
-            // Four ports of each of as many clients as published, not the 100 000 that a quick run asks for.
+            // Four ports of each of as many clients as published, not the 100,000 that a quick run asks for.
             assert_eq!(report.sessions, 80_000);
-            assert!(report.differences[0].starts_with("80 000 sessions instead"), "{report:#?}");
+            assert!(report.differences[0].starts_with("80,000 sessions instead"), "{report:#?}");
             assert_eq!(report.kpis.len(), 3 + 4 * FRAMES.len());
         }
     }

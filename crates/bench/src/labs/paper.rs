@@ -8,10 +8,10 @@ use crate::generator::Translation;
 use crate::latency::Latency;
 use crate::layout::Layout;
 use crate::offered::Load;
-use crate::report::grouped;
 use crate::rig::RigSpec;
 use crate::setup::{SetupArgs, setup};
 use crate::world::{InstanceSpec, Mode};
+use carrack_base::text::grouped;
 
 /// Cores of the published machine.
 const CORES: u32 = 16;
@@ -111,7 +111,7 @@ fn forwarding(
     let bytes = crew.memory_bytes() as f64 / f64::from(sessions);
     let mut later = None;
     for (flows, name, published) in
-        [(1, "1 flow", 10.0), (1_000, "1 000 flows", 6.0), (sessions, "all sessions", 12.0)]
+        [(1, "1 flow", 10.0), (1_000, "1,000 flows", 6.0), (sessions, "all sessions", 12.0)]
     {
         eprintln!("{name}:");
         // Of several workers each has one at least.

@@ -157,7 +157,7 @@ pub(super) fn control_counters(c: &ControlCounters) -> Vec<EngineCounter> {
         (
             "reassembly-too-long",
             h.reassembly_too_long,
-            "Datagrams to the router beyond 4 104 bytes, given up.",
+            "Datagrams to the router beyond 4,104 bytes, given up.",
         ),
         (
             "reassembly-full",

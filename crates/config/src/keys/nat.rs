@@ -336,7 +336,7 @@ pub(super) const KEYS: &[KeyInfo] = &[
         Required,
         PORTS,
         "[\"192.0.2.0/28\", \"198.51.100.7-198.51.100.9\"]",
-        "Outside addresses, at most 65 535 in all pools of an instance. The network beyond must route them to this router; on connected \
+        "Outside addresses, at most 65,535 in all pools of an instance. The network beyond must route them to this router; on connected \
          subnets it answers ARP for them.",
     ),
     row(

@@ -1,5 +1,7 @@
 //! The table for people: the published figures beside ours.
 
+use carrack_base::text::grouped_signed;
+
 use super::{PORTS, Report, Stage};
 use crate::report::{mpps, number, say};
 
@@ -62,7 +64,7 @@ pub(crate) fn print(report: &Report) {
 }
 
 fn lost(stage: &Stage) -> String {
-    format!("{} of {}", stage.lost, number(stage.sent))
+    format!("{} of {}", grouped_signed(stage.lost), number(stage.sent))
 }
 
 fn verdict(stage: &Stage) -> String {

@@ -2,7 +2,7 @@
 
 use carrack_base::IfIndex;
 
-/// Bytes of packet in one slot: all of it, but on links that take more than Ethernet's 1 500.
+/// Bytes of packet in one slot: all of it, but on links that take more than Ethernet's 1,500.
 const SLOT_BYTES: usize = 1_536;
 /// Longest packet, with its link header: what the largest packet buffer holds.
 pub const PACKET_BYTES_MAX: usize = 9_728;
@@ -27,7 +27,7 @@ pub struct PacketReceiver {
     packet: Vec<u8>,
 }
 
-/// A ring of so many slots: packets of up to 1 536 bytes each, or fewer that are longer.
+/// A ring of so many slots: packets of up to 1,536 bytes each, or fewer that are longer.
 #[must_use]
 pub fn packet_ring(slots: usize) -> (PacketSender, PacketReceiver) {
     let (sender, slots) = rtrb::RingBuffer::new(slots);

@@ -193,7 +193,7 @@ fn a_ping_as_long_as_a_packet_buffer_is_answered_with_all_its_data() {
         .payload(&data)
         .build();
     assert!(rig.inside.inject_bytes(&mut rig.pool, &ping));
-    // The link says that it takes 1 500.
+    // The link says that it takes 1,500.
     let (mut told, deadline) = (Vec::new(), Instant::now() + Duration::from_secs(10));
     while told.len() < 8 + data.len() && Instant::now() < deadline {
         for piece in rig.inside.collect_bytes(&mut rig.pool).iter().filter(|packet| is_ipv4(packet)) {

@@ -80,7 +80,7 @@ fn collector_that_was_away_gets_everything_within_the_bound() {
     let exporter = exporter(address, dir.path(), 10, None);
     for batch in numbered(0, 200) {
         exporter.take(&batch);
-        // The queue holds 1 024 events: what does not fit must have gone to disk.
+        // The queue holds 1,024 events: what does not fit must have gone to disk.
         until("the queue empties", || exporter.queue.waiting() <= 600);
     }
     until("events are on disk", || exporter.report().spooled_bytes > 100_000);

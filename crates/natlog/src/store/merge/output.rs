@@ -11,7 +11,7 @@ use super::Unmerged;
 use crate::record::Record;
 use crate::store::columns::{GROUP_ROWS, Writer};
 
-/// Rows of a file: its index, which a question reads first, has 19 entries for each 131 072 of them.
+/// Rows of a file: its index, which a question reads first, has 19 entries for each 131,072 of them.
 const FILE_ROWS: u64 = 64 * GROUP_ROWS as u64;
 
 /// Takes rows in order and writes files of them into a directory.

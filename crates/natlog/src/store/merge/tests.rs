@@ -14,7 +14,7 @@ use crate::store::journal::Journal;
 const DAY_MS: u64 = 1_772_496_000_000;
 const OUTSIDE: u32 = 0xcb00_7100;
 
-/// Block number `place` of 2 000 passes from one subscriber to the next, some of them with IPv6 addresses.
+/// Block number `place` of 2,000 passes from one subscriber to the next, some of them with IPv6 addresses.
 fn block(n: u32) -> Record {
     let (place, round) = (n * 7 % 2_000, n / 2_000);
     let holder = place * 3 + round / 2;
