@@ -190,7 +190,7 @@ pub struct SetupReport {
 }
 
 /// The scenario, all workers together.
-fn spec(args: &SetupArgs) -> RigSpec {
+pub fn spec(args: &SetupArgs) -> RigSpec {
     // Twice as many sessions as there is room for: one comes again only long after it expired.
     let layout = Layout::for_sessions(args.sessions * 2, args.ports, args.remotes);
     let instance = InstanceSpec {

@@ -6,6 +6,7 @@
 mod tests;
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::time::Duration;
 
 /// A fixed number of `u64` words, published and read as one.
 #[derive(Debug)]
@@ -49,7 +50,8 @@ impl Board {
             if before.is_multiple_of(2) && self.sequence.load(Ordering::Relaxed) == before {
                 return values;
             }
-            std::thread::yield_now();
+            // Who writes may be waiting for this very processor. No yield: see the worker's loop.
+            std::thread::sleep(Duration::from_micros(10));
         }
     }
 
