@@ -205,8 +205,9 @@ impl<W: DataPlane> WorkerLoop<W> {
         if self.idle == Idle::Poll || turn.idle_loops < LOOPS_BEFORE_SLEEP {
             std::hint::spin_loop();
         } else if self.shared.streams_open() || self.worker.goes_on() {
-            // Table walks and deletions go on a little each turn: a sleep after each would make them crawl. No yield instead: in a
-            // tight loop of those, schedulers before Linux 79104becf42b put off whatever else this processor has to run, for minutes.
+            // Table walks and deletions go on a little each turn: a sleep after each would make them crawl. No yield instead: with a
+            // worker in a tight loop of those, kernel threads were seen to wait minutes for its processor (Linux 6.18; its commit
+            // 79104becf42b tells of the like).
             if turn.stats.loops_idle.is_multiple_of(LOOPS_BEFORE_REST) {
                 turn.stats.sleeps += 1;
                 std::thread::sleep(SLEEP_FIRST);
